@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.types import HeaderMessage
+from simpleconsumer.types import MAX_INT64, HeaderMessage
 from zkconsumer.cli.messages.message_lines import (
     HeaderForm,
     LineForm,
     LineSplitter,
     LongLine,
+    ParsedLine,
     json_line,
     json_parser,
     line_parser,
@@ -59,7 +62,7 @@ def test_of_a_line_above_the_bound_the_size_is_kept_alone() -> None:
 
 
 def test_the_first_separator_counts() -> None:
-    assert line_parser(LineForm(b"::"))(b"key::a::b") == (b"key", b"a::b", ())
+    assert line_parser(LineForm(b"::"))(b"key::a::b") == ParsedLine(b"key", b"a::b")
 
 
 def test_a_line_that_lacks_its_key_is_refused() -> None:
@@ -69,10 +72,10 @@ def test_a_line_that_lacks_its_key_is_refused() -> None:
 
 def test_a_text_may_stand_for_null() -> None:
     parse = line_parser(LineForm(b":", b"null"))
-    assert parse(b"null:null") == (None, None, ())
-    assert parse(b"nul:null ") == (b"nul", b"null ", ())
-    assert line_parser(LineForm(None, b"-"))(b"-") == (None, None, ())
-    assert line_parser(LineForm(None, b"-"))(b"--") == (None, b"--", ())
+    assert parse(b"null:null") == ParsedLine(None, None)
+    assert parse(b"nul:null ") == ParsedLine(b"nul", b"null ")
+    assert line_parser(LineForm(None, b"-"))(b"-") == ParsedLine(None, None)
+    assert line_parser(LineForm(None, b"-"))(b"--") == ParsedLine(None, b"--")
 
 
 @pytest.mark.parametrize(
@@ -88,14 +91,16 @@ def test_a_text_may_stand_for_null() -> None:
         (b"h:\xff\tk\tv", (b"k", b"v", (("h", b"\xff"),))),
     ],
 )
-def test_headers_stand_before_the_key_as_in_kafkas_console_producer(line: bytes, expected: object) -> None:
-    assert line_parser(LineForm(b"\t", b"NIL", HeaderForm()))(line) == expected
+def test_headers_stand_before_the_key_as_in_kafkas_console_producer(
+    line: bytes, expected: tuple[Any, Any, Any]
+) -> None:
+    assert line_parser(LineForm(b"\t", b"NIL", HeaderForm()))(line) == ParsedLine(*expected)
 
 
 def test_separators_of_headers_are_texts_of_any_length() -> None:
     form = LineForm(b"##", None, HeaderForm(b"!!", b"|", b"=="))
-    assert line_parser(form)(b"a==1|b==!!k##v") == (b"k", b"v", (("a", b"1"), ("b", b"")))
-    assert line_parser(form._replace(key_separator=None))(b"a==1!!k##v") == (None, b"k##v", (("a", b"1"),))
+    assert line_parser(form)(b"a==1|b==!!k##v") == ParsedLine(b"k", b"v", (("a", b"1"), ("b", b"")))
+    assert line_parser(form._replace(key_separator=None))(b"a==1!!k##v") == ParsedLine(None, b"k##v", (("a", b"1"),))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +122,12 @@ BYTES = st.none() | st.binary(max_size=9)
 HEADERS = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), BYTES), max_size=4)
 
 
-@given(key=BYTES, value=BYTES, headers=HEADERS)
+@given(key=BYTES, value=BYTES, headers=HEADERS, time_ms=st.none() | st.integers(0, MAX_INT64))
 def test_what_consume_prints_as_json_is_read_back(
-    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], time_ms: int | None
 ) -> None:
-    line = json_line(HeaderMessage("t", 0, 7, 8, key, value, None, headers=tuple(headers)))
-    assert json_parser(True)(line.removesuffix(b"\n")) == (key, value, tuple(headers))
+    line = json_line(HeaderMessage("t", 0, 7, 8, key, value, time_ms, headers=tuple(headers)))
+    assert json_parser(True)(line.removesuffix(b"\n")) == ParsedLine(key, value, tuple(headers), time_ms)
     assert ("headers" in json.loads(line)) == bool(headers)
 
 
@@ -148,9 +153,22 @@ def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
         json_parser(True)(entry.encode() if isinstance(entry, str) else json.dumps(entry).encode())
 
 
-def test_keys_and_headers_are_refused_where_none_is_stored() -> None:
-    assert json_parser(False)(b'{"value": "v", "key": null}') == (None, b"v", ())
+@pytest.mark.parametrize(
+    "shown", ["-5", "-1", "true", '"17"', "1.5", "9223372036854775808", '{"a": [1]}', f'"{"x" * 90}"']
+)
+def test_a_time_that_cannot_be_sent_is_refused_with_its_limit_and_the_option_that_sends_the_line(shown: str) -> None:
+    line = f'{{"value": "v", "timestamp_ms": {shown}}}'.encode()
+    limit = f"it must be a whole number from 0 to {MAX_INT64}, or null: --times now sends the line without it"
+    with pytest.raises(ValueError, match=re.escape(f'"timestamp_ms" is {shown[:60]}; {limit}')):
+        json_parser(True)(line)
+    assert json_parser(True, keeps_times=False)(line) == ParsedLine(None, b"v")
+
+
+def test_keys_headers_and_times_are_refused_where_none_is_stored() -> None:
+    assert json_parser(False)(b'{"value": "v", "key": null}') == ParsedLine(None, b"v")
     with pytest.raises(ValueError, match=r"it has a key, but Kafka 0\.7 stores no keys"):
         json_parser(False)(b'{"value": "v", "key": "k"}')
+    with pytest.raises(ValueError, match=r"it has the time 5, but Kafka 0\.7 stores no times"):
+        json_parser(False)(b'{"value": "v", "timestamp_ms": 5}')
     with pytest.raises(ValueError, match=r"it has headers, but Kafka 0\.7 stores no headers"):
         json_parser(False)(b'{"value": "v", "headers": [{"key": "k", "value": null}]}')

@@ -15,10 +15,11 @@ from broker_wire import Wire, one, request
 
 from simpleconsumer import codecs
 from simpleconsumer.kafka011.batch_head import CODEC_MASK
-from simpleconsumer.kafka011.record_encode import encode_record_batch
+from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.types import HeaderMessage
 
 PRODUCE, FETCH = 0, 1
+NOBODY = BatchProducer()
 ROWS = ((None, b"one"), (b"key", b"two"), (b"gone", None))
 
 
@@ -40,10 +41,10 @@ def old_set(magic: int, codec: str, stamp: int) -> bytes:
     return message(magic, len(ROWS) - 1, None, value, stamp + len(ROWS) - 1, number)
 
 
-def batch(codec: str, stamp: int, *headers: tuple[str, bytes]) -> bytes:
+def batch(codec: str, stamp: int, *headers: tuple[str, bytes], producer: BatchProducer = NOBODY) -> bytes:
     """A record batch."""
     rows = [HeaderMessage("", 0, n, n + 1, *row, stamp + n, headers) for n, row in enumerate(ROWS)]
-    return encode_record_batch(rows, codec)
+    return encode_record_batch(rows, codec, producer=producer)
 
 
 def produce(wire: Wire, topic: str, version: int, data: bytes) -> str:
@@ -87,6 +88,9 @@ def format_dance(wire: Wire, topic: str, versions: dict[int, range], codec: str,
     for version in (3, 7) if codec == "zstd" else (3,):
         if version in versions[PRODUCE]:
             seen[f"produced batches with {version}"] = produce(wire, topic, version, batch(codec, stamp))
+    if 3 in versions[PRODUCE] and codec == "none":
+        numbered = batch(codec, stamp - 5000, producer=BatchProducer(4711, 0, 0))
+        seen["produced twice"] = [produce(wire, topic, 3, numbered) for _ in range(2)]
     seen |= _fetched(wire, topic, versions[FETCH], codec)
     if 3 in versions[PRODUCE] and codec != "zstd":
         seen["produced headers"] = produce(wire, topic, 3, batch(codec, stamp, ("h", b"v")))

@@ -85,7 +85,7 @@ class TestBatches:
         assert code_of(lambda: log.append_batch(marker)) == 87
         gaps = encode_record_batch([b"a", b"b"], offsets=[0, 2])
         assert code_of(lambda: log.append_batch(gaps)) == 87
-        assert code_of(lambda: log.append_batch(batch(b"a", codec="zstd"), takes_zstd=False)) == 76
+        assert code_of(lambda: log.append_produced(batch(b"a", codec="zstd"), takes_zstd=False)) == 76
         assert log.end_offset == 0
 
     def test_a_batch_above_the_limit_is_refused(self, tmp_path: Path) -> None:
@@ -175,6 +175,11 @@ class TestIdempotence:
         assert [log.append_batch(each) for each in sent] == list(range(7))
         assert [log.append_batch(each) for each in sent[2:]] == list(range(2, 7))
         assert log.end_offset == 7
+
+    def test_one_that_comes_again_is_answered_with_the_newest_time_in_the_log(self, log: BatchLog) -> None:
+        sent, timed = of_producer(9, 0, b"a", b"b"), of_producer(9, 2, b"c")
+        assert [log.append_produced(sent) for _ in range(2)] == [(0, -1), (0, STAMP + 1)]
+        assert [log.append_produced(timed, append_time_ms=now) for now in (5, 6)] == [(2, 5), (2, 5)]
 
     def test_one_older_than_the_last_five_or_out_of_order_is_refused(self, log: BatchLog) -> None:
         for number in range(7):

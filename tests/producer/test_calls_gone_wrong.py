@@ -54,6 +54,10 @@ def test_the_pieces_of_something_else_are_not_sent_as_messages(
     [
         (lambda made, topic: made.send([KeyedMessage(topic, b"a")]), "send accepts one message, and send_all several"),
         (lambda made, topic: made.send(KeyedMessage(topic, b"a"), KeyedMessage(topic, b"b")), "which has its own"),
+        (lambda made, topic: made.send(KeyedMessage(topic, b"a"), timestamp_ms=5), "timestamp_ms given with KeyedMes"),
+        (lambda made, topic: made.send(KeyedMessage(topic, b"a"), headers=()), "headers given with KeyedMessage("),
+        (lambda made, topic: made.send(ProducerData(topic, b"a"), key=b"k", partition=0), "key and partition given wi"),
+        (lambda made, topic: made.send(KeyedMessage(topic, b"a"), part_key=0), "give KeyedMessage everything that"),
         (lambda made, topic: made.send(topic, "text"), "set serializer.class (for keys: key.serializer.class)"),
         (lambda made, topic: made.send(topic, ["a"]), "is of type list; DefaultEncoder needs bytes"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import Headers, Message
-from tests.cli.command_line import run
+from tests.cli.command_line import command, run
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import (
     CallbackHandler,
@@ -25,7 +26,7 @@ from zkconsumer.producer import (
     SyncProducer,
 )
 from zkconsumer.producer.batching.columns import MessageColumns
-from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 
@@ -251,6 +252,35 @@ def test_lines_with_times_for_a_broker_before_0_10_fail_and_the_option_that_send
         assert [each.value for each in consumer.fetch(topic, 0, 0)] == [b"b", b"c", b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("version", ["0.7", "0.8"])
+def test_the_command_stops_reading_at_the_first_line_whose_time_older_brokers_do_not_store(
+    embedded_clusters: Callable[..., Any], fresh_topic: Callable[[], str], version: str
+) -> None:
+    """The input stays open: without a stop the command would wait for more."""
+    cluster, topic = embedded_clusters(1, version), fresh_topic()
+    brokers = f"0:127.0.0.1:{cluster.port(0)}" if version == "0.7" else address(cluster)
+    to_it = ("produce", "--brokers", brokers, "--topic", topic, "--from-json")
+    untimed = b'{"value": 1}\n' * 150 + b'{"value": "c"}\n'
+    with subprocess.Popen(command(to_it), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(untimed + b'{"value": "a", "timestamp_ms": 5}\n')
+            process.stdin.flush()
+            status = process.wait(WAIT_S)
+        finally:
+            process.kill()
+        said = process.stderr.read().decode()
+    assert status == 1
+    assert (
+        "line 152 has a time, and brokers only store times from Kafka 0.10 on; the last line that was read is 152"
+        in said
+    )
+    assert "later lines were not sent" in said
+    assert "--times now sends the lines without their times" in said
+    assert "Produced 1 message\n" in said or "Produced 1 message;" in said
+
+
 def test_lines_with_impossible_times_fail_alone(
     embedded_clusters: Callable[[int, str], EmbeddedCluster], fresh_topic: Callable[[], str]
 ) -> None:
@@ -260,8 +290,11 @@ def test_lines_with_impossible_times_fail_alone(
     lines = b"".join(b'{"value": "v", "timestamp_ms": ' + each + b"}\n" for each in (*given, b"9223372036854775807"))
     done = run("produce", "--bootstrap-server", address(cluster), "--topic", topic, "--from-json", stdin=lines)
     assert done.returncode == 1
-    for number, said in enumerate(("-1", "True, a bool", "'5', a str", "1.5, a float", "9223372036854775808"), 1):
-        assert f"line {number}: timestamp_ms of a message for {topic} is {said}: a time is" in done.stderr.decode()
+    for number, said in enumerate(given, 1):
+        limit = (
+            "it must be a whole number from 0 to 9223372036854775807, or null: --times now sends the line without it"
+        )
+        assert f'line {number}: "timestamp_ms" is {said.decode()}; {limit}' in done.stderr.decode()
     assert times(stored(cluster, topic)) == [(b"v", 2**63 - 1)]
 
 
@@ -294,6 +327,22 @@ def test_embedded_brokers_keep_times_and_honour_the_setting_of_the_topic(
         at = consumer.offset_for_time(appended, 0, since_ms)
         assert at is not None
         assert at.offset == 0
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_repeat_that_the_broker_knows_has_no_time_of_an_append(
+    embedded_clusters: Callable[[int, str], EmbeddedCluster], fresh_topic: Callable[[], str], kind: str
+) -> None:
+    """Its answer has the newest time of the batch, with either setting."""
+    cluster, topic = embedded_clusters(1, "4.3"), fresh_topic()
+    cluster.create_topic(topic, 1, config={"message.timestamp.type": kind})
+    with producer(cluster, enable_idempotence=True, request_required_acks=-1, retry_backoff_ms=1) as made:
+        made.send(topic, b"first")
+        cluster.faults.add(Fault.close("produce", topic))
+        sent = made.send_batch(topic, [(None, b"a"), (None, b"b")], 0, [LATER, LONG_AGO]).result(WAIT_S)
+    assert made.repeated == 2
+    assert [(each.offset, each.append_time_ms) for each in sent] == [(1, None), (2, None)]
+    assert [each.value for each in stored(cluster, topic)] == [b"first", b"a", b"b"]
 
 
 def test_messages_of_a_transaction_have_their_times(
@@ -376,4 +425,5 @@ def test_kafka_07_has_no_times(embedded_clusters: Callable[[int, str], EmbeddedC
         assert raised.value.sent == 1
     done = run("produce", "--brokers", listed, "--topic", "timed", "--from-json", stdin=LINES)
     assert done.returncode == 1
-    assert b"line 1 was not sent: it has the time 5, but Kafka 0.7 stores no times: give --times now" in done.stderr
+    assert b"line 1 was not sent: it has the time 5, but Kafka 0.7 stores no times\n" in done.stderr
+    assert b"--times now sends the lines without their times" in done.stderr

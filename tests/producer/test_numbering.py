@@ -92,6 +92,19 @@ def test_a_duplicate_is_a_success_without_an_offset() -> None:
     assert numbers_of(sender.take()) == [(7, 2, [b"c"])]
 
 
+@pytest.mark.parametrize(("is_lost", "known_ms"), [(True, -1), (False, 77)])
+def test_the_time_in_an_answer_is_that_of_the_append_unless_the_batch_may_have_been_stored_before(
+    is_lost: bool, known_ms: int
+) -> None:
+    """Of a repeat that it knows a broker answers the newest time of the batch, which the producer may have set."""
+    sender = Sender()
+    sender.put(T0, b"a", b"b")
+    sender.lose(sender.take(), may_be_stored=is_lost)
+    [done] = sender.accumulator.answered(sender.take(), {T0: ProducedPartition(0, 5, 77)}, sender.now)
+    assert isinstance(done, Finished)
+    assert (done.error, done.offset, done.append_time_ms) == (None, 5, known_ms)
+
+
 def test_a_batch_that_was_never_sent_gives_its_numbers_back_and_may_go_elsewhere() -> None:
     sender = Sender()
     sender.put(T0, b"a", b"b")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
@@ -17,7 +18,7 @@ from zkconsumer.producer.batching.accumulator import Accumulator, Finished, Limi
 from zkconsumer.producer.batching.batch_queues import Pair
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerError
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.sending.produce_codes import cut_at, is_about_a_message
+from zkconsumer.producer.sending.produce_codes import cut_at, is_about_a_message, remedy_for
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple
 
@@ -43,6 +44,19 @@ def test_a_batch_is_cut_where_messages_with_and_without_keys_meet() -> None:
 )
 def test_which_errors_are_about_a_message(code: int, pairs: Sequence[Pair], is_about: bool) -> None:
     assert is_about_a_message(code, pairs) == is_about
+
+
+@pytest.mark.parametrize(
+    ("code", "times_ms", "said"),
+    [
+        (43, [200, 100, 300, 150], "its batch has times from 100 to 300 (timestamp_ms), but brokers only store times"),
+        (32, [7, 5], "its batch has times from 5 to 7 (timestamp_ms): see message.timestamp"),
+        (43, [5, 5], "it has the time 5 (timestamp_ms), but"),
+    ],
+)
+def test_an_error_about_times_names_the_earliest_and_the_latest(code: int, times_ms: list[int], said: str) -> None:
+    pairs: list[Pair] = [(None, b"v", (), time_ms) for time_ms in times_ms]
+    assert remedy_for(BrokerError(code, "t", 0), [KEYED, *pairs]).startswith(said)
 
 
 class CompactedLog:

@@ -17,7 +17,7 @@ from zkconsumer.admin.values import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.messages.message_lines import LineForm, json_parser, line_parser
 from zkconsumer.cli.messages.produce_settings import CLIENT_ID, READER_HELP, producer_config, take_line_form
-from zkconsumer.cli.messages.production import LineTarget, Produced, Production
+from zkconsumer.cli.messages.production import LineTarget, Produced, Production, is_about_unstored_times
 from zkconsumer.cli.messages.target_topic import (
     ListedTopic,
     ListedTopic07,
@@ -51,7 +51,8 @@ stored twice.
 \b
 A line ends with LF; a CR is part of the message. An empty line is an empty message. Bytes are sent unchanged. A line
 that cannot be sent (larger than message.max.bytes, no separator, no leader in time) fails alone, and is listed at the
-end. After 1000 failures in a row the command stops reading.
+end. After 1000 failures in a row the command stops reading; also after a line with a time (--from-json) that brokers
+before Kafka 0.10 do not store.
 
 \b
 Brokers of Kafka 0.7 acknowledge nothing. There a batch counts as sent when its broker has answered another request
@@ -86,7 +87,7 @@ Examples: three messages, two of them with the same key; the output of `consume 
 @click.option(
     "--times",
     type=click.Choice(["keep", "now"]),
-    help="With --from-json: send messages with the times of their lines (Kafka 0.10 and later), or of now. [keep]",
+    help="With --from-json: send the times of the lines (Kafka 0.10 and later), or the current time. [keep]",
 )
 @click.option(
     "--header",
@@ -251,7 +252,7 @@ def _end(done: Produced, is_reported: bool) -> None:
         click.echo(f"zkconsumer: {done.failed} of {done.lines} lines were not sent", err=True)
         for number, error in () if is_reported else done.failures[:_SHOWN_FAILURES]:
             click.echo(f"  line {number}: {error}", err=True)
-    if any(TIMES_SINCE in str(error) for _, error in done.failures):
+    if TIMES_SINCE in done.ended or any(is_about_unstored_times(error) for _, error in done.failures):
         click.echo("zkconsumer: --times now sends the lines without their times", err=True)
     if done.failed or not done.is_whole:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, Final
 
 from simpleconsumer.security.secret import is_utf8
-from simpleconsumer.types import Headers
+from simpleconsumer.types import MAX_INT64, Headers
 
 GivenHeaders = Iterable[tuple[str, bytes | None]]
 """Headers of a message as an application gives them: names may occur several times, and stay in their order."""
@@ -38,7 +38,7 @@ def as_headers(given: GivenHeaders) -> Headers:
     return tuple(found)
 
 
-LATEST_TIMESTAMP_MS: Final = 2**63 - 1
+LATEST_TIMESTAMP_MS: Final = MAX_INT64
 """No later time can be stored."""
 
 
@@ -149,20 +149,24 @@ def check_messages(messages: Any) -> None:
         raise TypeError(f"{messages!r:.60} is one message; give it to send, or give send_all a list")
 
 
-def as_given_messages(message: Any, *, has_value: bool) -> list[KeyedMessage]:
+def as_given_messages(message: Any, *, has_value: bool, more: Mapping[str, Any]) -> list[KeyedMessage]:
     """Return the messages that the one argument given to `Producer.send` stands for.
 
     Args:
         message: A KeyedMessage, or ProducerData.
         has_value: A value is given as well.
+        more: The other arguments of `send` by their names; None: not given.
 
     Raises:
-        TypeError: It is neither, or has a value given besides.
+        TypeError: It is neither, or has a value or another argument given besides.
     """
     if has_value:
         raise TypeError(f"a value is given with {message!r:.60}, which has its own: send_all accepts several")
     if isinstance(message, str):
         raise TypeError(f"no value for a message of topic {message!r}")
+    if lost := [name for name, each in more.items() if each is not None]:
+        raise TypeError(f"{' and '.join(lost)} given with {message!r:.60}, which would be sent without: give "
+                        "KeyedMessage everything that the message has")  # fmt: skip
     if isinstance(message, list | tuple):
         raise TypeError(f"a {type(message).__name__} is not a message; send accepts one message, and send_all several")
     return as_keyed_messages(message, None)

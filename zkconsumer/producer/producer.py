@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, overload
 
@@ -130,7 +130,8 @@ class Producer(Closing):
         are gathered in batches and sent in the background.
 
         Args:
-            topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values.
+            topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values. Nothing
+                else is given besides these two.
             value: What the value encoder accepts; with the default encoder bytes, or None for a tombstone.
             key: What the key encoder accepts.
             partition: Its partition; None lets the partitioner choose by the key, or the producer choose any.
@@ -145,7 +146,8 @@ class Producer(Closing):
             ProducerClosed: The producer is closed.
             ValueError: The name of the topic is not legal, the topic does not have the partition, or the time is
                 negative or above 2**63 - 1.
-            TypeError: The encoder or the partitioner does not accept the message, or the time is no whole number.
+            TypeError: The encoder or the partitioner does not accept the message, the time is no whole number, or
+                something is given besides a KeyedMessage or ProducerData.
         """
         if key is None and partition is None and part_key is None and timestamp_ms is None and not headers:
             append = self._append  # in a name of its own: Python calls that faster than an attribute
@@ -155,15 +157,19 @@ class Producer(Closing):
         if self._is_forked:
             raise _forked()
         if value is _NOT_GIVEN or isinstance(topic, KeyedMessage | ProducerData):
-            return self._send_given(topic, value)
+            more = {
+                "key": key, "partition": partition, "part_key": part_key, "headers": headers,
+                "timestamp_ms": timestamp_ms,
+            }  # fmt: skip
+            return self._send_given(topic, value, more)
         future = self._sending.send(topic, value, key, partition, part_key, headers, timestamp_ms)
         if self._is_sync:
             future.result()
         return future
 
-    def _send_given(self, message: Any, value: Any) -> SendFuture | list[SendFuture]:
+    def _send_given(self, message: Any, value: Any, more: Mapping[str, Any]) -> SendFuture | list[SendFuture]:
         try:
-            given = as_given_messages(message, has_value=value is not _NOT_GIVEN)
+            given = as_given_messages(message, has_value=value is not _NOT_GIVEN, more=more)
         except TypeError as error:
             self._sending.refused(error)
             raise

@@ -30,7 +30,7 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from simpleconsumer.types import Headers, Message
+from simpleconsumer.types import MAX_INT64, Headers, Message
 
 Formatter = Callable[[Message], bytes]
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for each message
@@ -245,6 +245,10 @@ LineParser = Callable[[bytes], ParsedLine]
 """Returns the message of a line, and raises ValueError if it has none."""
 
 
+class UnstoredTimeError(ValueError):
+    """A line has a time, and no broker of the cluster stores one."""
+
+
 class HeaderForm(NamedTuple):
     """How headers stand at the start of a line.
 
@@ -349,12 +353,21 @@ def json_parser(has_keys: bool, keeps_times: bool = True) -> LineParser:
         headers = _json_headers(entry.get("headers"))
         if headers and not has_keys:
             raise ValueError("it has headers, but Kafka 0.7 stores no headers")
-        time_ms = entry.get("timestamp_ms") if keeps_times else None
+        time_ms = _time_ms(entry.get("timestamp_ms")) if keeps_times else None
         if time_ms is not None and not has_keys:
-            raise ValueError(f"it has the time {str(time_ms)[:60]}, but Kafka 0.7 stores no times: give --times now")
+            raise UnstoredTimeError(f"it has the time {time_ms}, but Kafka 0.7 stores no times")
         return ParsedLine(key, value, headers, time_ms)
 
     return parse
+
+
+def _time_ms(found: Any) -> int | None:
+    if found is None:
+        return None
+    if type(found) is not int or not 0 <= found <= MAX_INT64:
+        raise ValueError(f'"timestamp_ms" is {json.dumps(found):.60}; it must be a whole number from 0 to {MAX_INT64}, '
+                         "or null: --times now sends the line without it")  # fmt: skip
+    return found
 
 
 def _json_headers(entries: Any) -> Headers:

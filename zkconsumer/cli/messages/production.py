@@ -4,6 +4,7 @@ Rules, and which failure each prevents:
 - A line that cannot be sent fails alone; its number and the reason are kept. The following lines are sent.
 - Lines leave at once when the input pauses, and in batches otherwise: a terminal sends each line.
 - After many failures in a row without a success nothing more is read: a cluster that is gone does not use up the input.
+- After a line that has a time, which the brokers do not store, nothing more is read: each of millions would fail.
 - A signal ends the reading. The lines read so far are sent for some seconds; lines left after that count as failed.
 
 Threads: the main thread reads and adds; another one shows progress, and closes the producer some time after a signal.
@@ -23,10 +24,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from simpleconsumer.types import Headers
-from zkconsumer.cli.messages.message_lines import LineParser, LineSplitter, LongLine
+from zkconsumer.cli.messages.message_lines import LineParser, LineSplitter, LongLine, UnstoredTimeError
 from zkconsumer.cli.terminal import LeaveSignals
 from zkconsumer.producer.batching.bulk import BulkSend
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending.produce_codes import TIMES_SINCE
 
 _FIRST_S: Final = 1.0
 _INTERVAL_S: Final = 0.5
@@ -162,6 +164,8 @@ class Production:
     ) -> None:
         self._producer = producer
         self._bulk: BulkSend = producer.bulk(spreads=True)
+        self._bulk.on_failure = self._look_for_times
+        self._unstored_time: int | None = None
         self._target = target
         self._fd = fd
         self._signals = signals
@@ -196,7 +200,8 @@ class Production:
     def _read(self) -> None:
         while True:
             if not self._wait_for_input():
-                self._interrupted()
+                if not self._ended:
+                    self._interrupted()
                 return
             try:
                 piece = os.read(self._fd, _PIECE_BYTES)
@@ -205,15 +210,11 @@ class Production:
                 self._is_whole = False
                 return
             self._add(self._splitter.feed(piece) if piece else self._splitter.finish())
-            if not piece:
-                return
-            if self._goes_wrong():
-                self._ended = f"{_MOST_IN_A_ROW} or more lines failed in a row"
-                self._is_whole = False
+            if not piece or self._gives_up():
                 return
 
     def _wait_for_input(self) -> bool:
-        """Wait until there is something to read, or its end; False after a signal."""
+        """Wait until there is something to read, or its end; False after a signal, and when nothing more is read."""
         fds = [self._fd, self._signals.fd]
         timeout_s = 0.0
         while not self._signals.came:
@@ -228,6 +229,8 @@ class Production:
             timeout_s = _POLL_S
             self._bulk.count_finished()
             self._report_new()
+            if self._gives_up():
+                return False
         return False
 
     def _add(self, lines: list[bytes | LongLine]) -> None:
@@ -250,12 +253,27 @@ class Production:
     def _too_long(self, line: LongLine) -> ValueError:
         return ValueError(f"it has {line.size} bytes, more than message.max.bytes = {self._target.max_message_bytes}")
 
+    def _gives_up(self) -> bool:
+        """Return whether nothing more is to be read, and keep why."""
+        if self._unstored_time is not None:
+            self._ended = f"line {self._unstored_time} has a time, and {TIMES_SINCE}"
+        elif self._goes_wrong():
+            self._ended = f"{_MOST_IN_A_ROW} or more lines failed in a row"
+        if self._ended:
+            self._is_whole = False
+        return bool(self._ended)
+
     def _goes_wrong(self) -> bool:
         """Return whether nothing but failures came for some time."""
         sent, failed = self._bulk.sent, self._bulk.failed
         if sent != self._sent_before:
             self._sent_before, self._failed_before = sent, failed
         return failed - self._failed_before >= _MOST_IN_A_ROW
+
+    def _look_for_times(self, number: int, error: Exception) -> None:
+        """Keep the number of the first line that failed for its time, which the brokers do not store."""
+        if self._unstored_time is None and is_about_unstored_times(error):
+            self._unstored_time = number
 
     def _interrupted(self) -> None:
         self._ended = "interrupted"
@@ -281,6 +299,11 @@ class Production:
         for number, error in failures[self._reported :]:
             self._report(number, error)
         self._reported = len(failures)
+
+
+def is_about_unstored_times(error: Exception) -> bool:
+    """Return whether a line failed since it has a time, and the brokers store none."""
+    return isinstance(error, UnstoredTimeError) or TIMES_SINCE in str(error)
 
 
 def _has_more(fd: int) -> bool:

@@ -11,7 +11,8 @@ Rules, and which failure each prevents, beside those of `batch_queues`:
 
 Pure: the caller has the clock, the lock and the sockets.
 
-Source: kafka.producer.async.DefaultEventHandler (0.8.2.2); order and splitting are ours.
+Source: kafka.producer.async.DefaultEventHandler (0.8.2.2); order and splitting are ours. kafka.log.Log.append (2.8),
+UnifiedLog.append (4.3): the answer to a repeat.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ class Accumulator(BatchQueues):
             code, offset, append_time_ms = results[name]
             if code == DUPLICATE and all(each.numbers is not None and each.may_be_stored for each in mine):
                 code, offset = 0, -1
+            if any(each.numbers is not None and each.may_be_stored for each in mine):
+                append_time_ms = -1  # of a repeat that it knows a broker names the newest time, with any setting
             for each in mine:
                 each.may_be_stored |= may_be_stored(code, self._limits.acks)
             if code and code not in OUT_OF_STEP:

@@ -162,7 +162,7 @@ class Finished(NamedTuple):
         batch: The batch.
         offset: Offset of its first message; -1 where the broker names none.
         error: Why it failed; None if it is acknowledged.
-        append_time_ms: Time of its messages, if the broker has set it; else -1.
+        append_time_ms: Time of its messages, if the broker is known to have set it; else -1.
     """
 
     batch: Batch

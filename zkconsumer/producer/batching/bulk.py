@@ -9,7 +9,7 @@ iterable are taken one by one, so that they leave in time while it waits for mor
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from traceback import clear_frames
@@ -66,6 +66,7 @@ class Counts:
         failed: How many were not.
         failures: The number and the error of the first hundred that failed, in the order in which that was found.
         sent_to: Partition -> how many messages it acknowledged so far.
+        on_failure: Called with number and error of each that failed; None: nothing is.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Counts:
         self.failed = 0
         self.failures: list[tuple[int, Exception]] = []
         self.sent_to: Counter[TopicPartition] = Counter()
+        self.on_failure: Callable[[int, Exception], None] | None = None
         self._first_failure: tuple[int, Exception] | None = None
 
     def count_sent(self, name: TopicPartition, messages: int) -> None:
@@ -87,6 +89,8 @@ class Counts:
             without_frames(error)
         else:  # of an encoder or a partitioner: where it was raised is of use, what was encoded is not
             clear_frames(error.__traceback__)
+        if self.on_failure is not None:
+            self.on_failure(number, error)
         if len(self.failures) < _MOST_NAMED:
             self.failures.append((number, error))
         if self._first_failure is None or number < self._first_failure[0]:

@@ -59,7 +59,8 @@ class SentMessage(NamedTuple):
         partition: Its partition; in Kafka 0.7 `broker-partition`.
         offset: Its offset; None where brokers name none: with `request.required.acks=0`, and in Kafka 0.7.
         append_time_ms: Its time in ms since 1970, if the broker has set it (`message.timestamp.type=LogAppendTime`);
-            else None: it has the time with which it was sent.
+            else None: it has the time with which it was sent. Also None where that is not known: after the repeat of an
+            idempotent batch, and where no broker answers.
     """
 
     topic: str

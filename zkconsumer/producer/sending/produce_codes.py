@@ -173,7 +173,8 @@ def _remedy_for_part(code: int, pairs: Sequence[Pair]) -> str:
     times_ms = [time_ms for pair in pairs if (time_ms := time_of(pair)) is not None]
     if not times_ms:
         return ""
-    said = f"it has the time {times_ms[0]}" if len(set(times_ms)) == 1 else f"its batch has times from {times_ms[0]} on"
+    first, last = min(times_ms), max(times_ms)
+    said = f"it has the time {first}" if first == last else f"its batch has times from {first} to {last}"
     if code == NO_HEADERS:
         return f"{said} (timestamp_ms), but {TIMES_SINCE}"
     return f"{said} (timestamp_ms): see message.timestamp.difference.max.ms of the topic, from Kafka 3.6 on " \

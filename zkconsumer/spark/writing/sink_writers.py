@@ -284,7 +284,7 @@ def _times_of(column: pa.Array, numbers: Sequence[int]) -> list[int | None] | No
         row = pc.index(is_before, True).as_py()
         raise RowRefused(f"row {numbers[row]} of the task: timestamp {column[row].as_py()} is before 1970, but "
                          "messages have times from 1970-01-01T00:00:00Z on",
-                         remedy="null writes the time of now; or filter such rows")  # fmt: skip
+                         remedy="null writes the current time; or filter such rows")  # fmt: skip
     found: list[int | None] = pc.divide(moments, _MICROSECONDS).to_pylist()
     return found
 

@@ -214,17 +214,26 @@ KEPT_BATCHES: Final = 5
 _SEQUENCES: Final = 1 << 31
 
 
-class _Batch(NamedTuple):
+class StoredBatch(NamedTuple):
+    """What a log remembers of a producer's batch.
+
+    Attributes:
+        first_sequence, last_sequence: its numbers.
+        base_offset: of its first message.
+        newest_time_ms: of its messages, as it is stored.
+    """
+
     first_sequence: int
     last_sequence: int
     base_offset: int
+    newest_time_ms: int
 
 
 @dataclass
 class _Producer:
     epoch: int
     last_timestamp_ms: int = -1
-    batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     open_since: int | None = None
 
 
@@ -262,8 +271,8 @@ class Producers:
         known = self._known.get(producer_id)
         return known is not None and known.open_since is not None
 
-    def stored_at(self, head: BatchHead, remembered: int = KEPT_BATCHES, unknown_code: int = 0) -> int | None:
-        """Return where a batch that is sent again was stored; None for the next batch of its producer.
+    def stored(self, head: BatchHead, remembered: int = KEPT_BATCHES, unknown_code: int = 0) -> StoredBatch | None:
+        """Return what is stored of a batch that is sent again; None for the next batch of its producer.
 
         Args:
             remembered: so many batches are known again.
@@ -295,7 +304,7 @@ class Producers:
         last = (head.base_sequence + head.last_delta) % _SEQUENCES
         for batch in list(known.batches)[-remembered:]:
             if (batch.first_sequence, batch.last_sequence) == (head.base_sequence, last):
-                return batch.base_offset
+                return batch
         if known.batches:
             expected = (known.batches[-1].last_sequence + 1) % _SEQUENCES
             if head.base_sequence != expected:
@@ -326,7 +335,7 @@ class Producers:
             known.open_since = head.base_offset
         last = (head.base_sequence + head.last_delta) % _SEQUENCES
         known.last_timestamp_ms = head.max_timestamp_ms
-        known.batches.append(_Batch(head.base_sequence, last, head.base_offset))
+        known.batches.append(StoredBatch(head.base_sequence, last, head.base_offset, head.max_timestamp_ms))
 
     def active(self) -> list[ActiveProducer]:
         """Return all producers with an id that have written to the log, by id."""

@@ -25,7 +25,7 @@ from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal, check, ent
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, last_offset
 from zkconsumer.testing.embedded.kafka011 import batches
 from zkconsumer.testing.embedded.kafka011.batches import FILE, KEPT_BATCHES, LeaderEpochs, Producers
-from zkconsumer.testing.embedded.kafka011.conversion import OldMessage, encode_set, numbered_set
+from zkconsumer.testing.embedded.kafka011.conversion import NO_TIMESTAMP, OldMessage, encode_set, numbered_set
 from zkconsumer_error import ErrorCode
 
 FENCED_EPOCH: Final = 74
@@ -53,6 +53,19 @@ class Read(NamedTuple):
     last_stable_offset: int
     start_offset: int
     aborted: list[AbortedTransaction] | None = None
+
+
+class AppendedBatch(NamedTuple):
+    """What an answer to Produce says of messages that are in the log.
+
+    Attributes:
+        base_offset: of the first one.
+        append_time_ms: the time that the broker gave them; of a batch that is sent again its newest time, whoever set
+            it; else -1.
+    """
+
+    base_offset: int
+    append_time_ms: int
 
 
 class BatchLog(PartitionLog):
@@ -172,21 +185,25 @@ class BatchLog(PartitionLog):
         """Return the time that messages get which are appended now, in ms; None: that of their producer."""
         return self._clock() if self.settings.message_timestamp_type == "LogAppendTime" else None
 
-    def append_batch(
+    def append_batch(self, data: Bytes) -> int:
+        """Return the offset of the first message of a batch; as `append_produced`."""
+        return self.append_produced(data).base_offset
+
+    def append_produced(
         self, data: Bytes, *, takes_zstd: bool = True, append_time_ms: int | None = None,
         remembered: int = KEPT_BATCHES, unknown_code: int = 0,
-    ) -> int:  # fmt: skip
-        """Return the offset of the first message of a produced batch, once it is in the file.
+    ) -> AppendedBatch:  # fmt: skip
+        """Return where a produced batch is, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
 
         Args:
             takes_zstd: whether the request may have brought zstd.
             append_time_ms: the time of all its messages; None: that which each has.
-            remembered, unknown_code: as for `Producers.stored_at`.
+            remembered, unknown_code: as for `Producers.stored`.
 
         Raises:
-            Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored_at` and
+            Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored` and
                 `PartitionLog.append` have.
         """
         head = batches.check_batch(data, self.settings.max_message_bytes)
@@ -194,18 +211,20 @@ class BatchLog(PartitionLog):
             raise Refusal(batches.UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
         with self._lock:
             self._require_open()
-            stored = self._producers.stored_at(head, remembered, unknown_code)
+            stored = self._producers.stored(head, remembered, unknown_code)
             if stored is not None:
-                return stored
-            timed = data if append_time_ms is None else batches.with_append_time(data, append_time_ms)
-            return self._append_entry(timed, head.last_delta)
+                return AppendedBatch(stored.base_offset, stored.newest_time_ms)
+            if append_time_ms is None:
+                return AppendedBatch(self._append_entry(data, head.last_delta), NO_TIMESTAMP)
+            timed = batches.with_append_time(data, append_time_ms)
+            return AppendedBatch(self._append_entry(timed, head.last_delta), append_time_ms)
 
     def append_set(self, message_set: Bytes, magic: int = MAGIC, append_time_ms: int | None = None) -> int:
         """Return the offset of the first message of a produced set of magic 0 and 1, stored in the format of the log.
 
         Args:
             magic: of the log.
-            append_time_ms: as for `append_batch`; magic 0 has no times.
+            append_time_ms: as for `append_produced`; magic 0 has no times.
 
         Raises:
             Refusal: as for `PartitionLog.append`.

@@ -4,7 +4,8 @@ Produce: appends record batches. Batches of idempotent producers are stored once
 
 Message sets of requests before version 3 are stored in the format of the log.
 
-Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceResponse.json (2.8).
+Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceResponse.json (2.8);
+kafka.log.Log.append (2.8), UnifiedLog.append (4.3): a batch that comes again is answered with its newest time.
 
 The requests of producers with an id: InitProducerId, AddPartitionsToTxn and EndTxn.
 
@@ -35,7 +36,7 @@ from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.disk.messages import Refusal, entries
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, fenced_code, refuse
-from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.log import AppendedBatch, BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_state import NO_PRODUCER
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
 from zkconsumer.testing.embedded.protocol import Reader, TopicPartition
@@ -86,8 +87,8 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
         log = asked.host.log(*where)
         _check_transaction(asked, where, log, data)
         time_ms = log.append_time()
-        base_offset = _append(asked, log, data, time_ms)
-        return _Stored(0, base_offset, log.start_offset, -1 if time_ms is None else time_ms)
+        appended = _append(asked, log, data, time_ms)
+        return _Stored(0, appended.base_offset, log.start_offset, appended.append_time_ms)
     except Refusal as refusal:
         is_unknown = refusal.code == ErrorCode.INVALID_RECORD and asked.host.habits.is_before_2  # 2.4 has it first
         return _Stored(ErrorCode.CORRUPT_MESSAGE if is_unknown else refusal.code)
@@ -111,21 +112,20 @@ def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchL
         raise Refusal(fenced_code(refusal.code, False), str(refusal)) from refusal
 
 
-def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> int:
-    """Return the base offset."""
+def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> AppendedBatch:
     habits = asked.host.habits
     magic = habits.log_magic
     is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC and magic == MAGIC
     if is_batch or asked.version >= _FIRST_OF_BATCHES:
         if habits.is_before_2 and asked.version >= _FIRST_OF_BATCHES and not _is_one_batch(data):
             raise NoAnswer("not one batch alone in a set: brokers before 2.4 close the connection")
-        return log.append_batch(
+        return log.append_produced(
             data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD, append_time_ms=time_ms,
             remembered=habits.remembered_batches, unknown_code=habits.unknown_producer_code,
         )  # fmt: skip
     if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
         raise Refusal(ErrorCode.INVALID_RECORD, "messages of several formats in one set")
-    return log.append_set(data, magic, time_ms)
+    return AppendedBatch(log.append_set(data, magic, time_ms), -1 if time_ms is None else time_ms)
 
 
 def _is_one_batch(data: memoryview) -> bool:
