@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
+from kazoo.retry import KazooRetry
 
 from tests.log.written_logs import write_log
 from zkconsumer.cli.program import program
@@ -24,7 +25,7 @@ from zkconsumer.log import zookeeper_files
 from zkconsumer.log.zookeeper_files import LogFault, TransactionLog, TreeTransaction
 from zkconsumer.log.zookeeper_folder import ZooKeeperPositions, is_zookeeper_folder, read_positions
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 SERVERS: Final = {
     "3.9": (None, ()),
@@ -137,6 +138,47 @@ def test_a_killed_server_finds_the_same_in_its_folder(tmp_path: Path, name: str)
         names = {path.name.partition(".")[2].partition(".")[2] for path in (data / "version-2").glob("snapshot.*")}
         assert names - {""} == set(name.split()[1:])
         assert len(list((data / "version-2").glob("snapshot.*"))) > 3
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [None, "zk-3.4.14", "zk-3.3.6"])
+def test_members_of_an_ensemble_whose_leaders_are_killed(version: str | None) -> None:
+    """Each leader counts anew, and members that were away get a snapshot of another one, or what they have missed."""
+    written: dict[str, int] = {}
+    flags = ("-Dzookeeper.snapCount=60", "-Dzookeeper.preAllocSize=128")
+    with ZooKeeperEnsemble(version=version, jvm_flags=flags) as ensemble:
+        retry = KazooRetry(max_tries=-1, max_delay=0.5, deadline=60)
+        client = KazooClient(ensemble.connect, timeout=30, connection_retry=retry, command_retry=retry)
+        client.start(timeout=30)
+        client.ensure_path("/consumers/billing/offsets/clicks")
+
+        def write() -> None:
+            for number in range(100):
+                path = node(number % 7)
+                client.retry(client.ensure_path, path)
+                client.retry(client.set, path, b"%d" % (written.get(path, 0) + 1))
+                written[path] = written.get(path, 0) + 1
+
+        for number in range(4):
+            write()
+            leader = ensemble.leader()
+            leader.kill()
+            if number % 2 == 0:  # so many that it gets a snapshot, or few
+                write()
+            if number == 2:
+                leader.wipe()
+            leader.start()
+        write()
+        for member in ensemble:
+            member.kill()
+        client.stop()
+        client.close()
+        found = [read_positions([member.folder / "data"]) for member in ensemble]
+    assert [each.faults for each in found] == [[], [], []]
+    assert max(each.zxid >> 32 for each in found) > 4
+    rows = [{node(row.partition): row.offset for row in each.positions[""]} for each in found]  # type: ignore[arg-type]
+    assert rows.count(written) >= 2  # a leader waits for no more
 
 
 # -- folders that are written here -------------------------------------------------------------------------------------
@@ -291,7 +333,7 @@ def test_a_snapshot_alone_is_older_than_the_last_commits(tmp_path: Path) -> None
     assert read_positions([tmp_path]).faults == []  # a server that was never used
     written_snapshot(tmp_path, 5, {node(1): b"1"})
     [fault] = read_positions([tmp_path]).faults
-    assert fault.endswith("snapshot.5 is older than the last commits: give the dataLogDir of the server, too")
+    assert fault.endswith("nothing after snapshot.5 is read: give the dataLogDir of the server, too")
     assert offsets(tmp_path) == {1: 1}
 
 
@@ -397,6 +439,15 @@ def test_each_place_that_is_tried_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     log, found = counted(HEAD + made)
     assert log.tried < 4 * len(made) / 64
     assert [item.is_torn for item in found if isinstance(item, LogFault)] == [False]
+
+
+def test_a_log_with_much_damage_is_read_once() -> None:
+    every = frames(1, 4000)
+    data = HEAD + b"".join(bytes([frame[0] ^ 1]) + frame[1:] if at % 2 else frame for at, frame in enumerate(every))
+    read: list[int] = []
+    found = list(TransactionLog(lambda at, count: read.append(count) or data[at : at + count], len(data)))  # type: ignore[func-returns-value]
+    assert [item.zxid for item in found if isinstance(item, TreeTransaction)] == list(range(1, 4001, 2))
+    assert sum(read) < 3 * len(data)
 
 
 @pytest.mark.parametrize("kind", ["heads", "noise", "zeros and noise"])

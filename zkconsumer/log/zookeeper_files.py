@@ -45,6 +45,8 @@ _SET_DATA: Final = 5
 _MULTI: Final = 14
 _ERROR: Final = -1
 _READ_BYTES: Final = 1024 * 1024
+_FIRST_BYTES: Final = 64
+"""So many bytes behind a fault are looked at first, then more: mostly the next transaction is near."""
 _CHECKSUM: Final = "the Adler-32 of a transaction does not fit"
 _CANDIDATE: Final = re.compile(rb"(?s)(?=\x00{4}.{4}(?!\x00{4})[\x00-\x04].{3})")
 """Where a transaction may start: a checksum of 4 bytes, and a length that is not zero."""
@@ -380,8 +382,9 @@ class TransactionLog:
 
     def _next_frame(self, position: int) -> int | None:
         """Return where the next frame that fits starts, or the end of the file; None if too much looked like one."""
+        length = 4 * _FIRST_BYTES
         while position < self._size:
-            piece = self._bytes(position, min(_READ_BYTES, self._size - position))
+            piece = self._bytes(position, min(length, self._size - position))
             for match in _CANDIDATE.finditer(piece):
                 self._budget -= _TRIED_PLACE
                 if self._budget < 0:
@@ -389,6 +392,7 @@ class TransactionLog:
                 if isinstance(self._frame(position + match.start()), tuple):
                     return position + match.start()
             position += max(len(piece) - _LOOKAHEAD, 1)
+            length = min(4 * length, _READ_BYTES)
         return self._size
 
     def _byte(self, position: int) -> bytes:
@@ -410,9 +414,11 @@ class TransactionLog:
 
     def _is_zero(self, position: int) -> bool:
         """Return whether the rest of the file is zeros: room that the server has reserved."""
+        length = _FIRST_BYTES
         while position < self._size:
-            piece = self._read(position, min(_READ_BYTES, self._size - position))
+            piece = self._read(position, min(length, self._size - position))
             if piece.count(0) < len(piece):
                 return False
             position += len(piece)
+            length = min(4 * length, _READ_BYTES)
         return True

@@ -90,7 +90,7 @@ def read_positions(folders: Sequence[Path]) -> ZooKeeperPositions:
     notes: list[str] = []
     nodes = _from_snapshots(snapshots, notes)
     if not logs and snapshots[0].zxid:
-        faults.append(f"no transaction log is there, and {snapshots[0].path.name} is older than the last commits: "
+        faults.append(f"no transaction log is there, so nothing after {snapshots[0].path.name} is read: "
                       "give the dataLogDir of the server, too")  # fmt: skip
     after = -1 if nodes.zxid is None else nodes.zxid
     first = max((number for number, file in enumerate(logs) if file.zxid <= after + 1), default=0)
