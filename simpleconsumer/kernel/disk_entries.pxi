@@ -38,7 +38,9 @@ def plain_run(data, Py_ssize_t at, int64_t expected, int32_t epoch, /):
                     break
                 if here[MAGIC_AT] == 2:
                     own, delta = big16(here + 21), big32(here + 23)
-                    if own & NO_PLAIN_BITS or big32(here + 12) != epoch or delta < 0 or big32(here + 57) != delta + 1:
+                    if own & NO_PLAIN_BITS or big32(here + 12) != epoch or delta < 0:
+                        break
+                    if <int64_t>big32(here + 57) != <int64_t>delta + 1:
                         break
                     own_first_ms, own_last_ms = big64(here + 27), big64(here + 35)
                     if own & APPEND_TIME_BIT:

@@ -79,6 +79,15 @@ def test_the_kernel_finds_the_runs_that_python_finds(seed: int) -> None:
     assert longest > 1
 
 
+def test_the_largest_delta_is_no_plain_entry() -> None:
+    """A batch holds no more messages than an int32 counts, so its count cannot fit to this delta."""
+    data = bytearray(encode_record_batch([b"a"], first_offset=5, leader_epoch=3))
+    struct.pack_into(">i", data, 23, 2**31 - 1)
+    struct.pack_into(">i", data, 57, -(2**31))
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    assert runs.plain_run(memoryview(data), 0, 5, 3).entries == 0
+
+
 @needs_kernel
 @pytest.mark.parametrize("seed", range(20))
 def test_the_kernel_finds_the_places_that_python_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +150,37 @@ def test_an_entry_within_a_run_that_cannot_be_decoded_is_named_alone(tmp_path: P
     size = len(batches[0])
     assert {(each.start_byte, each.end_byte) for each in damage} == {(2 * size, 3 * size)}
     assert [event.offset for event in found if isinstance(event, Message)] == [0, 1, 2, 3, 6, 7, 8, 9]
+
+
+def test_damage_behind_the_range_is_not_told(tmp_path: Path) -> None:
+    """All entries are one run, and those behind the last one that is read are in it."""
+    batches = [bytearray(encode_record_batch([b"a"] * 10, first_offset=10 * at, timestamp_ms=5)) for at in range(6)]
+    for broken in (batches[3], batches[5]):
+        broken[61] = 0x7E  # the length of its first record
+        broken[17:21] = crc32c(bytes(broken[21:])).to_bytes(4, "big")
+    folder = tmp_path / "clicks-0"
+    folder.mkdir()
+    (folder / file_name(0)).write_bytes(b"".join(batches))
+    [partition] = open_log(tmp_path).partitions
+    every = list(LogReading(partition, 0).events())
+    assert {first_of(event) // 10 for event in every if isinstance(event, Damage)} == {3, 5}
+    for end in range(61):
+        expected = [event for event in every if first_of(event) < end]
+        assert list(LogReading(partition, 0, end=end).events()) == expected, end
+
+
+def first_of(event: Message | Damage | Gap | LogTail) -> int:
+    return event.offset if isinstance(event, Message) else event.first_offset or 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2**31 + 10, 2**63 + 5])
+def test_a_name_that_says_more_than_an_offset_can_be(tmp_path: Path, base: int) -> None:
+    folder = tmp_path / "clicks-0"
+    folder.mkdir()
+    (folder / file_name(base)).write_bytes(b"\x11" * 300)
+    [partition] = open_log(tmp_path).partitions
+    damage = [event for event in partition.scan(in_runs=True) if isinstance(event, Damage)]
+    assert [(each.start_byte, each.end_byte) for each in damage] == [(0, 300)]
 
 
 # -- what was made to look like entries --------------------------------------------------------------------------------

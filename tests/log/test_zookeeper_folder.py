@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 import struct
@@ -15,13 +17,15 @@ import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
+from kazoo.retry import KazooRetry
 
 from tests.log.written_logs import write_log
 from zkconsumer.cli.program import program
-from zkconsumer.log.zookeeper_files import TransactionLog, TreeTransaction
-from zkconsumer.log.zookeeper_folder import ZooKeeperPositions, read_positions
+from zkconsumer.log import zookeeper_files
+from zkconsumer.log.zookeeper_files import LogFault, TransactionLog, TreeTransaction
+from zkconsumer.log.zookeeper_folder import ZooKeeperPositions, is_zookeeper_folder, read_positions
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 SERVERS: Final = {
     "3.9": (None, ()),
@@ -128,12 +132,53 @@ def test_a_killed_server_finds_the_same_in_its_folder(tmp_path: Path, name: str)
             copies = [shutil.copytree(folder, tmp_path / f"{folder.name}-{seed}") for folder in (data, log)]
             found = read_positions(copies)
             assert found.faults == []
-            assert found.unreadable == []
+            assert found.unreadable == {}
             server.start()
             assert read(found) == served(server)
         names = {path.name.partition(".")[2].partition(".")[2] for path in (data / "version-2").glob("snapshot.*")}
         assert names - {""} == set(name.split()[1:])
         assert len(list((data / "version-2").glob("snapshot.*"))) > 3
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [None, "zk-3.4.14", "zk-3.3.6"])
+def test_members_of_an_ensemble_whose_leaders_are_killed(version: str | None) -> None:
+    """Each leader counts anew, and members that were away get a snapshot of another one, or what they have missed."""
+    written: dict[str, int] = {}
+    flags = ("-Dzookeeper.snapCount=60", "-Dzookeeper.preAllocSize=128")
+    with ZooKeeperEnsemble(version=version, jvm_flags=flags) as ensemble:
+        retry = KazooRetry(max_tries=-1, max_delay=0.5, deadline=60)
+        client = KazooClient(ensemble.connect, timeout=30, connection_retry=retry, command_retry=retry)
+        client.start(timeout=30)
+        client.ensure_path("/consumers/billing/offsets/clicks")
+
+        def write() -> None:
+            for number in range(100):
+                path = node(number % 7)
+                client.retry(client.ensure_path, path)
+                client.retry(client.set, path, b"%d" % (written.get(path, 0) + 1))
+                written[path] = written.get(path, 0) + 1
+
+        for number in range(4):
+            write()
+            leader = ensemble.leader()
+            leader.kill()
+            if number % 2 == 0:  # so many that it gets a snapshot, or few
+                write()
+            if number == 2:
+                leader.wipe()
+            leader.start()
+        write()
+        for member in ensemble:
+            member.kill()
+        client.stop()
+        client.close()
+        found = [read_positions([member.folder / "data"]) for member in ensemble]
+    assert [each.faults for each in found] == [[], [], []]
+    assert max(each.zxid >> 32 for each in found) > 4
+    rows = [{node(row.partition): row.offset for row in each.positions[""]} for each in found]  # type: ignore[arg-type]
+    assert rows.count(written) >= 2  # a leader waits for no more
 
 
 # -- folders that are written here -------------------------------------------------------------------------------------
@@ -273,6 +318,138 @@ def test_a_log_that_is_missing_is_named(tmp_path: Path) -> None:
     assert [fault.partition(": ")[2] for fault in found.faults] == ["transactions 0x5 to 0x8 are missing there"]
 
 
+def test_a_file_that_is_lost_between_two_leaders_is_named(tmp_path: Path) -> None:
+    written_log(tmp_path, 0x100000001, *frames(0x100000001, 9))
+    written_snapshot(tmp_path, 0x100000005, {})
+    written_log(tmp_path, 0x400000003, *frames(0x400000003, 2))  # leaders 2 and 3 may have changed nothing
+    [fault] = read_positions([tmp_path]).faults
+    assert "log.400000003: transactions 0x400000001 to 0x400000002 are missing there" in fault
+    written_log(tmp_path, 0x400000001, *frames(0x400000001, 2))
+    assert read_positions([tmp_path]).faults == []
+
+
+def test_a_snapshot_alone_is_older_than_the_last_commits(tmp_path: Path) -> None:
+    written_snapshot(tmp_path, 0, {})
+    assert read_positions([tmp_path]).faults == []  # a server that was never used
+    written_snapshot(tmp_path, 5, {node(1): b"1"})
+    [fault] = read_positions([tmp_path]).faults
+    assert fault.endswith("nothing after snapshot.5 is read: give the dataLogDir of the server, too")
+    assert offsets(tmp_path) == {1: 1}
+
+
+@pytest.mark.parametrize(("epoch", "faults"), [(0, 0), (1, 0), (2, 1)])
+def test_logs_alone_have_all_only_of_the_first_leader(tmp_path: Path, epoch: int, faults: int) -> None:
+    first = (epoch << 32) + 1
+    written_log(tmp_path, first, *frames(first, 2))
+    said = read_positions([tmp_path]).faults
+    assert [fault.endswith(f"transaction {first:#x}: give the dataDir of the server, too") for fault in said] == [
+        True
+    ] * faults
+
+
+def test_a_snapshot_without_its_end_mark_is_not_whole(tmp_path: Path) -> None:
+    written_log(tmp_path, 1, *frames(1, 2))
+    path = written_snapshot(tmp_path, 2, {node(1): b"101", node(2): b"102"})
+    whole = path.read_bytes()
+    for data in (whole[:-5], whole[:-1], whole[:-1] + b"x", whole[:-5] + bytes(5)):
+        path.write_bytes(data)
+        found = read_positions([tmp_path])
+        assert ["snapshot.2 is no whole snapshot" in note for note in found.notes] == [True]
+        assert offsets(tmp_path) == {1: 101, 2: 102}
+
+
+def fail_to_read(monkeypatch: pytest.MonkeyPatch, first_page: int, pages: int) -> None:
+    """Have the disk fail where these pages of a file are read."""
+    pread, start, end = os.pread, first_page * 4096, (first_page + pages) * 4096
+
+    def failing(fd: int, size: int, position: int) -> bytes:
+        if position < end and start < position + size:
+            raise OSError(errno.EIO, "Input/output error")
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", failing)
+
+
+@pytest.mark.parametrize("where", ["the last transactions", "the room behind them", "some between"])
+def test_pages_of_a_log_that_the_disk_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    every = frames(1, 100)
+    size = 16 + sum(map(len, every))
+    page = {"the last transactions": size // 4096, "the room behind them": size // 4096 + 1, "some between": 1}[where]
+    path = written_log(tmp_path, 1, *every, zeros=3 * 4096)
+    fail_to_read(monkeypatch, page, 2 if where == "the room behind them" else 1)
+    found = read_positions([tmp_path])
+    assert found.notes == []
+    end = page * 4096 + (8192 if where == "the room behind them" else 4096)
+    said = f"{path}: the disk cannot read bytes {page * 4096} to {end}; what was there is not in the positions"
+    assert said in found.faults
+    assert (len(found.positions[""]) == 100) is (where == "the room behind them")
+
+
+def test_a_page_of_a_snapshot_that_the_disk_cannot_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written_snapshot(tmp_path, 0, {node(1): b"1" * 60, node(2): b"x" * 9000})
+    fail_to_read(monkeypatch, 1, 1)
+    [note] = read_positions([tmp_path]).notes
+    assert note.startswith(f"{path} is no whole snapshot: ")
+    assert note.endswith("; the disk cannot read bytes 4096 to 8192; only the logs are read")
+
+
+class CountedLog(TransactionLog):
+    """A log that counts the places at which it looks for a transaction."""
+
+    tried = 0
+
+    def _frame(self, position: int) -> tuple[TreeTransaction, int] | str:
+        self.tried += 1
+        return super()._frame(position)
+
+
+def counted(data: bytes) -> tuple[CountedLog, list[TreeTransaction | LogFault]]:
+    log = CountedLog(lambda at, count: data[at : at + count], len(data))
+    return log, list(log)
+
+
+HEAD: Final = struct.pack(">4siq", b"ZKLG", 2, 0)
+
+
+def test_zeros_behind_a_torn_transaction_are_not_tried() -> None:
+    sound, torn = HEAD + b"".join(frames(1, 2)), frames(3, 1)[0][:40]
+    log, found = counted(sound + torn + bytes(4_000_000))
+    assert log.tried < 100
+    assert found[2:] == [LogFault(len(sound), len(sound) + 40 + 4_000_000, found[-1].reason, is_torn=True)]
+
+
+def test_what_looks_like_transactions_ends_the_search_with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sound transactions behind it were acknowledged."""
+    monkeypatch.setattr(zookeeper_files, "_TRIED_BYTES", 0)
+    made = (bytes(4) + b"BBBB" + struct.pack(">I", 60_004)) * 20_000  # each has its end mark
+    log, found = counted(HEAD + frames(1, 1)[0] + made + b"".join(frames(2, 3)))
+    assert log.tried < 1000
+    [fault] = found[1:]
+    assert isinstance(fault, LogFault)
+    assert (fault.is_torn, fault.end) == (False, log._size)
+    assert "too much behind it looks like transactions" in fault.reason
+
+
+def test_each_place_that_is_tried_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_files, "_TRIED_BYTES", 0)
+    monkeypatch.setattr(zookeeper_files, "_TRIED_A_BYTE", 4)
+    made = (bytes(4) + b"abcd" + struct.pack(">I", 60_000)) * 5_000
+    log, found = counted(HEAD + made)
+    assert log.tried < 4 * len(made) / 64
+    assert [item.is_torn for item in found if isinstance(item, LogFault)] == [False]
+
+
+def test_a_log_with_much_damage_is_read_once() -> None:
+    every = frames(1, 4000)
+    data = HEAD + b"".join(bytes([frame[0] ^ 1]) + frame[1:] if at % 2 else frame for at, frame in enumerate(every))
+    read: list[int] = []
+    found = list(TransactionLog(lambda at, count: read.append(count) or data[at : at + count], len(data)))  # type: ignore[func-returns-value]
+    assert [item.zxid for item in found if isinstance(item, TreeTransaction)] == list(range(1, 4001, 2))
+    assert sum(read) < 3 * len(data)
+
+
 @pytest.mark.parametrize("kind", ["heads", "noise", "zeros and noise"])
 def test_hostile_logs_take_no_longer(tmp_path: Path, kind: str) -> None:
     draw, size = random.Random(1), 2_000_000
@@ -310,6 +487,53 @@ def test_paths_of_several_clusters(tmp_path: Path) -> None:
     assert [row["offset"] for row in json.loads(one.stdout)["offsets"]] == [6]
     none = run("--zookeeper-data", tmp_path, "--zookeeper-path", "/x")
     assert (none.exit_code, "paths with offsets: /, /kafka" in none.stderr) == (1, True)
+
+
+def test_faults_are_said_although_there_is_no_position(tmp_path: Path) -> None:
+    path = written_log(tmp_path, 1, position(1, "/a"), position(2, node(0), b"none"), position(4, "/b"))
+    result = run(tmp_path)
+    assert result.exit_code == 1
+    said = result.stderr.splitlines()
+    assert said[0] == f"zkconsumer: {path}: transactions 0x3 to 0x3 are missing there"
+    assert said[1] == f"zkconsumer: {node(0)} is no offset"
+    assert "has no offsets of groups under /" in said[2]
+    written_log(tmp_path, 1, position(1, node(0)), position(3, f"/kafka{node(0)}"))
+    result = run(tmp_path)
+    assert "transactions 0x2 to 0x2 are missing there" in result.stderr
+    assert "several paths have offsets" in result.stderr
+
+
+def test_only_nodes_of_the_chosen_path_are_named(tmp_path: Path) -> None:
+    written_log(tmp_path, 1, position(1, node(0)), position(2, f"/kafka{node(1)}", b"none"))
+    for options in ((), ("--zookeeper-path", "/")):
+        result = run(tmp_path, *options)
+        assert (result.exit_code, result.stderr) == (0, "")
+    result = run(tmp_path, "--zookeeper-path", "/kafka")
+    assert (result.exit_code, f"/kafka{node(1)} is no offset" in result.stderr) == (1, True)
+
+
+def test_a_store_without_positions_does_not_hide_the_other(tmp_path: Path) -> None:
+    kafka, zookeeper = tmp_path / "kafka", tmp_path / "zookeeper"
+    write_log(kafka, random.Random(1), ("2",))
+    written_log(zookeeper, 1, position(1, node(0)))
+    result = run(kafka, zookeeper, "--json")
+    assert [row["offset"] for row in json.loads(result.stdout)["offsets"]] == [5]
+    assert (result.exit_code, "the folders have no log of __consumer_offsets" in result.stderr) == (0, True)
+    written_log(zookeeper, 1, position(1, "/a"))
+    result = run(kafka, zookeeper)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the folders have no log of __consumer_offsets" in result.stderr
+    assert "has no offsets of groups under /" in result.stderr
+
+
+def test_partition_2_of_a_topic_called_version_is_no_data_of_zookeeper(tmp_path: Path) -> None:
+    inner = tmp_path / "version-2"
+    inner.mkdir()
+    (inner / f"{0:020d}.log").touch()
+    (inner / f"{0:020d}.snapshot").touch()
+    assert (is_zookeeper_folder(tmp_path), is_zookeeper_folder(inner)) == (False, False)
+    written_log(tmp_path, 1)
+    assert (is_zookeeper_folder(tmp_path), is_zookeeper_folder(inner)) == (True, True)
 
 
 def test_wrong_usage(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -300,35 +300,61 @@ def groups(
         raise click.UsageError("Give a log folder of a broker, or a data folder of ZooKeeper.")
     if root is not None and not in_zookeeper:
         raise click.UsageError("--zookeeper-path needs --zookeeper-data.")
-    rows: list[StoredPosition] = []
-    problems: list[str] = []
-    for positions, said in (_of_kafka(in_kafka), _of_zookeeper(in_zookeeper, root)):
-        rows += positions
-        problems += said
-    rows = [row for row in rows if not names or row.group in names]
-    if as_json:
-        click.echo(json.dumps(typed({"offsets": [row._asdict() for row in rows]})))
-    else:
-        print_table(
-            ["GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "STORE", "METADATA"],
-            [[row.group, row.topic, str(row.partition), str(row.offset), _time(row.commit_ms), row.store, row.metadata]
-             for row in rows], right=[2, 3],
-        )  # fmt: skip
-    for problem in problems:
-        click.echo(f"zkconsumer: {problem}", err=True)
-    if problems:
+    stores = [
+        *([_of_kafka(in_kafka)] if in_kafka else []),
+        *([_of_zookeeper(in_zookeeper, root)] if in_zookeeper else []),
+    ]
+    for store in stores:
+        for sentence in (*store.notes, *store.problems):
+            click.echo(f"zkconsumer: {sentence}", err=True)
+    lacking = [store.lack for store in stores if store.lack is not None]
+    has_none = len(lacking) == len(stores)
+    for lack in lacking[has_none:]:
+        click.echo(f"zkconsumer: {lack}", err=True)
+    if has_none:
+        raise lacking[0]
+    _print_positions([row for store in stores for row in store.rows if not names or row.group in names], as_json)
+    if any(store.problems or store.is_refused for store in stores):
         raise click.exceptions.Exit(1)
 
 
-def _of_kafka(folders: list[Path]) -> tuple[list[StoredPosition], list[str]]:
-    """Return the positions in __consumer_offsets, and what is wrong."""
-    if not folders:
-        return [], []
+class _Store(NamedTuple):
+    """What one store has.
+
+    Attributes:
+        rows: The positions.
+        problems: What is damaged or missing, so that the status is 1.
+        notes: What is no problem.
+        lack: Why there are no positions; None if there are some.
+        is_refused: There may be positions, and the options do not choose them.
+    """
+
+    rows: list[StoredPosition]
+    problems: list[str]
+    notes: list[str]
+    lack: CliError | None = None
+    is_refused: bool = False
+
+
+def _print_positions(rows: list[StoredPosition], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(typed({"offsets": [row._asdict() for row in rows]})))
+        return
+    print_table(
+        ["GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "STORE", "METADATA"],
+        [[row.group, row.topic, str(row.partition), str(row.offset), _time(row.commit_ms), row.store, row.metadata]
+         for row in rows], right=[2, 3],
+    )  # fmt: skip
+
+
+def _of_kafka(folders: list[Path]) -> _Store:
+    """Return the positions in __consumer_offsets."""
     positions, problems = GroupPositions(), []
     disk = open_log(*folders)
     if _OFFSETS not in disk.topics:
-        raise CliError(f"the folders have no log of {_OFFSETS}",
-                       "offsets may be in ZooKeeper (--zookeeper-data), or at other brokers")  # fmt: skip
+        lack = CliError(f"the folders have no log of {_OFFSETS}",
+                        "offsets may be in ZooKeeper (--zookeeper-data), or at other brokers")  # fmt: skip
+        return _Store([], [], [], lack)
     for found in disk.select(_OFFSETS):
         for event in LogReading(found, found.partition, read_committed=True).events():
             if isinstance(event, Message):
@@ -337,23 +363,25 @@ def _of_kafka(folders: list[Path]) -> tuple[list[StoredPosition], list[str]]:
             problems += [f"{found.topic}-{found.partition}: {sentence}" for sentence in _sentences(event)]
     if positions.unreadable:
         problems.append(f"{count_of(positions.unreadable, 'record')} of {_OFFSETS} cannot be read")
-    return positions.rows(), problems
+    return _Store(positions.rows(), problems, [])
 
 
-def _of_zookeeper(folders: list[Path], root: str | None) -> tuple[list[StoredPosition], list[str]]:
-    """Return the positions in data folders of a ZooKeeper server, and what is wrong."""
-    if not folders:
-        return [], []
+def _of_zookeeper(folders: list[Path], root: str | None) -> _Store:
+    """Return the positions in data folders of a ZooKeeper server."""
     found = read_positions(folders)
     roots = sorted(found.positions)
     if root is None and len(roots) > 1:
-        raise CliError(f"several paths have offsets of groups: {first_few(*(each or '/' for each in roots))}",
-                       "choose one with --zookeeper-path")  # fmt: skip
-    chosen = root.rstrip("/") if root is not None else roots[0] if roots else ""
-    if chosen not in found.positions:
-        raise CliError(f"{folders[0]} has no offsets of groups under {chosen or '/'}",
-                       f"paths with offsets: {first_few(*(each or '/' for each in roots)) or 'none'}")  # fmt: skip
-    for note in found.notes:
-        click.echo(f"zkconsumer: {note}", err=True)
-    problems = [*found.faults, *(f"{path} is no offset" for path in found.unreadable)]
-    return found.positions[chosen], problems
+        lack = CliError(f"several paths have offsets of groups: {_paths(roots)}", "choose one with --zookeeper-path")
+        return _Store([], found.faults, found.notes, lack, is_refused=True)
+    chosen = root.rstrip("/") if root is not None else roots[0] if roots else None
+    wrong = [path for name, paths in found.unreadable.items() if chosen in (None, name) for path in paths]
+    problems = [*found.faults, *(f"{path} is no offset" for path in wrong)]
+    if chosen is None or chosen not in found.positions:
+        lack = CliError(f"{folders[0]} has no offsets of groups under {chosen or '/'}",
+                        f"paths with offsets: {_paths(roots) or 'none'}")  # fmt: skip
+        return _Store([], problems, found.notes, lack, is_refused=root is not None)
+    return _Store(found.positions[chosen], problems, found.notes)
+
+
+def _paths(roots: list[str]) -> str:
+    return first_few(*(root or "/" for root in roots))

@@ -253,6 +253,6 @@ class _Noted:
             self.has_damage = self.has_damage or not item.is_repaired
             if item.is_rest:
                 self.rest = item
-            if any(item.start < page + 4096 and page < item.end for page in self._file.unreadable):
+            if self._file.is_unreadable(item.start, item.end):
                 return item._replace(reason=f"the disk cannot read it; {item.reason}")
         return item

@@ -142,12 +142,15 @@ class LogReading:
             except MessageError as fault:
                 resume = fault.resume
                 entry = _entry_with(run, fault.offset)
+                lost = min(max(behind, entry.first), fault.offset)
+                if lost >= self._end:
+                    return
                 if not entry.faults:
-                    lost = max(behind, entry.first)
-                    yield Damage(file, entry.start, entry.end, min(lost, fault.offset), fault.offset, fault.reason,
-                                 is_undecoded=True)  # fmt: skip
+                    yield Damage(file, entry.start, entry.end, lost, fault.offset, fault.reason, is_undecoded=True)
                 behind = max(behind, fault.next_offset)
             except BrokenFraming as fault:
+                if behind >= self._end:
+                    return
                 yield Damage(file, first.start, run.entries[-1].end, behind, run.entries[-1].last, str(fault),
                              is_undecoded=True)  # fmt: skip
                 return

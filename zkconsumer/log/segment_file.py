@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from zkconsumer.log.values import LogFailed
 
-_PAGE_BYTES: Final = 4096
+PAGE_BYTES: Final = 4096
 _MOST_HINT_BYTES: Final = 64 * 1024 * 1024
 """Checkpoints are small, and an index has 10 MB by default."""
 
@@ -68,17 +68,29 @@ class ReadOnlyFile:
         pieces = []
         end = position + size
         while position < end:
-            stop = min(end, position // _PAGE_BYTES * _PAGE_BYTES + _PAGE_BYTES)
+            stop = min(end, position // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES)
             try:
                 piece = self._read(position, stop - position)
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise _failed(self.path, error) from error
-                self.unreadable.append(position // _PAGE_BYTES * _PAGE_BYTES)
+                self.unreadable.append(position // PAGE_BYTES * PAGE_BYTES)
                 piece = bytes(stop - position)
             pieces.append(piece)
             position = stop
         return b"".join(pieces)
+
+    def is_unreadable(self, start: int, end: int) -> bool:
+        """Return whether some of these bytes were read as zeros because the disk cannot read them."""
+        return any(start < page + PAGE_BYTES and page < end for page in self.unreadable)
+
+    def unreadable_ranges(self) -> list[tuple[int, int]]:
+        """Return the bytes that the disk cannot read: pages that follow each other as one range."""
+        found: list[tuple[int, int]] = []
+        for page in sorted(set(self.unreadable)):
+            start = found.pop()[0] if found and found[-1][1] == page else page
+            found.append((start, page + PAGE_BYTES))
+        return found
 
     def close(self) -> None:
         """Close the file."""

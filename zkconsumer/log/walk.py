@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from simpleconsumer.types import MAX_INT64
 from zkconsumer.log.heads import DiskLayout
 from zkconsumer.log.values import DiskEntry, WalkedDamage
 
@@ -297,6 +298,7 @@ class SegmentWalk:
         high = 2**62 if lowest is None else lowest + _OFFSETS_A_SEGMENT
         if self._highest is not None:
             high = self._highest
+        low, high = min(low, MAX_INT64), min(high, MAX_INT64)  # a name may say more than an offset can be
         while position < stop and position + layout.overhead + layout.smallest <= self._size:
             piece, start = self._piece_with(position), self._scanned_at
             if not piece:

@@ -45,12 +45,17 @@ _SET_DATA: Final = 5
 _MULTI: Final = 14
 _ERROR: Final = -1
 _READ_BYTES: Final = 1024 * 1024
+_FIRST_BYTES: Final = 64
+"""So many bytes behind a fault are looked at first, then more: mostly the next transaction is near."""
 _CHECKSUM: Final = "the Adler-32 of a transaction does not fit"
-_CANDIDATE: Final = re.compile(rb"(?s)(?=\x00{4}.{4}[\x00-\x04].{3})")  # a checksum of 4 bytes, and a length
+_CANDIDATE: Final = re.compile(rb"(?s)(?=\x00{4}.{4}(?!\x00{4})[\x00-\x04].{3})")
+"""Where a transaction may start: a checksum of 4 bytes, and a length that is not zero."""
 _LOOKAHEAD: Final = 12
 _TRIED_BYTES: Final = 64 * 1024 * 1024
 _TRIED_A_BYTE: Final = 16
 """So many bytes are read and checked at most, and so many more for each byte of the file."""
+_TRIED_PLACE: Final = 64
+"""A place that is tried counts as so many bytes."""
 
 
 class OffsetNode(NamedTuple):
@@ -190,6 +195,8 @@ def nodes_of_snapshot(stream: JuteStream) -> Iterator[tuple[str, bytes, int]]:
     computed, stated = stream.checksum(), stream.int64()
     if computed != stated:
         raise DecodeError(f"byte {stream.position - 8}: the Adler-32 is {computed:#x}, the snapshot says {stated:#x}")
+    if (mark := stream.string()) != "/":
+        raise DecodeError(f"byte {stream.position - len(mark)}: the end mark is {mark[:20]!r}, and it must be '/'")
 
 
 def _count(stream: JuteStream, what: str) -> int:
@@ -264,8 +271,8 @@ class OffsetTree:
         """Take a transaction, if it is later than the last one.
 
         Returns:
-            The first and the last zxid of transactions between the two that are missing; None for none. Within an
-            epoch of the leader, zxids have no holes.
+            The first and the last zxid of transactions between the two that are missing; None for none. Each leader
+            counts from 1 in its epoch, and leaves out no number.
         """
         before, self.zxid = self.zxid, max(transaction.zxid, -1 if self.zxid is None else self.zxid)
         if before is not None and transaction.zxid <= before:
@@ -287,14 +294,16 @@ class OffsetTree:
 
 
 def missing_between(before: int | None, zxid: int) -> tuple[int, int] | None:
-    """Return the zxids between two of one epoch, or before the first one of all; None for none.
+    """Return the zxids that are missing before one, in its epoch; None for none.
 
-    >>> missing_between(0x100000005, 0x100000009), missing_between(0x100000005, 0x200000001)
+    An epoch in which nothing was changed has no transactions, and nothing says which one is the last of an epoch.
+
+    >>> missing_between(0x100000005, 0x100000009), missing_between(0x100000005, 0x300000001)
     ((4294967302, 4294967304), None)
+    >>> missing_between(0x100000005, 0x200000003)
+    (8589934593, 8589934594)
     """
-    if before is not None and before >> 32 != zxid >> 32:
-        return None
-    expected = (zxid >> 32 << 32 if before is None else before) + 1
+    expected = (before if before is not None and before >> 32 == zxid >> 32 else zxid >> 32 << 32) + 1
     return (expected, zxid - 1) if zxid > expected else None
 
 
@@ -343,9 +352,12 @@ class TransactionLog:
             if self._is_zero(position):
                 return
             end = self._next_frame(position + 1)
-            is_cut = end is None and found != _CHECKSUM
-            yield LogFault(position, self._size if end is None else end, found, is_torn=is_cut)
-            position = self._size if end is None else end
+            if end is None:
+                reason = f"{found}; too much behind it looks like transactions, and nothing more is read"
+                yield LogFault(position, self._size, reason, is_torn=False)
+                return
+            yield LogFault(position, end, found, is_torn=end == self._size and found != _CHECKSUM)
+            position = end
 
     def _frame(self, position: int) -> tuple[TreeTransaction, int] | str:
         """Return the transaction at a position and where the next one starts, or why there is none."""
@@ -357,7 +369,7 @@ class TransactionLog:
             return f"a transaction has the length {length}"
         if end >= self._size:
             return f"a transaction has the length {length}, and the file ends before its end"
-        if self._bytes(end, 1) != b"B":
+        if self._byte(end) != b"B":
             return "the end mark of a transaction is missing"
         data = self._bytes(position + _FRAME.size, length)
         self._budget -= length
@@ -369,16 +381,27 @@ class TransactionLog:
             return f"its checksum fits, and it cannot be read: {error}"
 
     def _next_frame(self, position: int) -> int | None:
-        """Return where the next frame that fits starts; None if there is none, or if too much looked like one."""
+        """Return where the next frame that fits starts, or the end of the file; None if too much looked like one."""
+        length = 4 * _FIRST_BYTES
         while position < self._size:
-            piece = self._bytes(position, min(_READ_BYTES, self._size - position))
+            piece = self._bytes(position, min(length, self._size - position))
             for match in _CANDIDATE.finditer(piece):
+                self._budget -= _TRIED_PLACE
                 if self._budget < 0:
                     return None
                 if isinstance(self._frame(position + match.start()), tuple):
                     return position + match.start()
             position += max(len(piece) - _LOOKAHEAD, 1)
-        return None
+            length = min(4 * length, _READ_BYTES)
+        return self._size
+
+    def _byte(self, position: int) -> bytes:
+        """Return one byte; the piece stays where it is, because the byte mostly says that no frame is there."""
+        start = position - self._piece_at
+        if 0 <= start < len(self._piece):
+            return self._piece[start : start + 1]
+        self._budget -= _TRIED_PLACE
+        return self._read(position, 1)
 
     def _bytes(self, position: int, size: int) -> bytes:
         """Return bytes of the file, through a piece of it that is kept."""
@@ -391,9 +414,11 @@ class TransactionLog:
 
     def _is_zero(self, position: int) -> bool:
         """Return whether the rest of the file is zeros: room that the server has reserved."""
+        length = _FIRST_BYTES
         while position < self._size:
-            piece = self._read(position, min(_READ_BYTES, self._size - position))
+            piece = self._read(position, min(length, self._size - position))
             if piece.count(0) < len(piece):
                 return False
             position += len(piece)
+            length = min(4 * length, _READ_BYTES)
         return True

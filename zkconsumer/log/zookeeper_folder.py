@@ -23,6 +23,7 @@ from zkconsumer.log.zookeeper_files import (
     TransactionLog,
     nodes_of_snapshot,
 )
+from zkconsumer_error import first_few
 
 _FOLDER: Final = "version-2"
 _NAME: Final = re.compile(r"(?P<kind>snapshot|log)\.(?P<zxid>[0-9a-f]{1,16})(?P<codec>\.gz|\.snappy)?")
@@ -32,6 +33,8 @@ _SNAPPY_HEAD_BYTES: Final = 16
 _SIZE: Final = Struct(">I")
 _OFFSET: Final = re.compile(rb"-?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_FIRST_EPOCH: Final = 1
+"""The epoch of the first leader of an ensemble; a server that runs alone stays in epoch 0."""
 
 
 class DataFile(NamedTuple):
@@ -47,7 +50,7 @@ class ZooKeeperPositions(NamedTuple):
 
     Attributes:
         positions: Those of each cluster, by the path under which the cluster has its nodes; empty for the root.
-        unreadable: Paths of nodes with offsets that are no numbers.
+        unreadable: Paths of nodes with offsets that are no numbers, by the path of their cluster as above.
         zxid: The last transaction that is in them.
         time_ms: Its time; -1 if no log has it.
         faults: What is damaged or missing, and may have changed a position.
@@ -55,7 +58,7 @@ class ZooKeeperPositions(NamedTuple):
     """
 
     positions: dict[str, list[StoredPosition]]
-    unreadable: list[str]
+    unreadable: dict[str, list[str]]
     zxid: int
     time_ms: int
     faults: list[str]
@@ -63,8 +66,15 @@ class ZooKeeperPositions(NamedTuple):
 
 
 def is_zookeeper_folder(folder: Path) -> bool:
-    """Return whether a folder is a data folder of ZooKeeper, or the `version-2` folder in one."""
-    return folder.resolve().name == _FOLDER or (folder / _FOLDER).is_dir()
+    """Return whether a folder is a data folder of ZooKeeper, or the `version-2` folder in one.
+
+    A broker's folder may have a `version-2`, too: partition 2 of the topic `version`.
+    """
+    inner = folder if folder.resolve().name == _FOLDER else folder / _FOLDER
+    try:
+        return any(_NAME.fullmatch(path.name) for path in inner.iterdir())
+    except OSError:
+        return False
 
 
 def read_positions(folders: Sequence[Path]) -> ZooKeeperPositions:
@@ -79,6 +89,9 @@ def read_positions(folders: Sequence[Path]) -> ZooKeeperPositions:
     faults: list[str] = []
     notes: list[str] = []
     nodes = _from_snapshots(snapshots, notes)
+    if not logs and snapshots[0].zxid:
+        faults.append(f"no transaction log is there, so nothing after {snapshots[0].path.name} is read: "
+                      "give the dataLogDir of the server, too")  # fmt: skip
     after = -1 if nodes.zxid is None else nodes.zxid
     first = max((number for number, file in enumerate(logs) if file.zxid <= after + 1), default=0)
     for file in logs[first:]:
@@ -87,12 +100,13 @@ def read_positions(folders: Sequence[Path]) -> ZooKeeperPositions:
     if newest > (nodes.zxid or 0):
         faults.append(f"transactions {(nodes.zxid or 0) + 1:#x} to {newest:#x} are in no sound file")
     found: dict[str, list[StoredPosition]] = {}
-    unreadable: list[str] = []
+    unreadable: dict[str, list[str]] = {}
     for node in nodes.rows():
         if _OFFSET.fullmatch(node.value):
             found.setdefault(node.root, []).append(_position(node))
         else:
-            unreadable.append(f"{node.root}/consumers/{node.group}/offsets/{node.topic}/{node.partition}")
+            path = f"{node.root}/consumers/{node.group}/offsets/{node.topic}/{node.partition}"
+            unreadable.setdefault(node.root, []).append(path)
     return ZooKeeperPositions(found, unreadable, nodes.zxid or 0, nodes.time_ms, faults, notes)
 
 
@@ -135,7 +149,7 @@ def _from_snapshots(snapshots: Sequence[DataFile], notes: list[str]) -> OffsetTr
                     nodes.put(path, data, changed_ms)
             except DecodeError as error:
                 instead = "an older one is read" if number + 1 < len(snapshots) else "only the logs are read"
-                notes.append(f"{file.path} is no whole snapshot: {error}; {instead}")
+                notes.append(f"{file.path} is no whole snapshot: {_with_pages(str(error), opened)}; {instead}")
                 continue
             opened.check()
         return nodes
@@ -148,14 +162,28 @@ def _apply(file: DataFile, nodes: OffsetTree, faults: list[str], notes: list[str
         for item in TransactionLog(opened.read, opened.size):
             if isinstance(item, LogFault):
                 said = f"{file.path}, bytes {item.start} to {item.end}: {item.reason}"
-                if item.is_torn:
+                if item.is_torn and not opened.is_unreadable(item.start, item.end):
                     notes.append(f"{said}; the server had not acknowledged it")
                 else:
                     faults.append(said)
                 continue
+            if nodes.zxid is None and item.zxid >> 32 > _FIRST_EPOCH:
+                faults.append(f"no sound snapshot is there, and {file.path} starts with transaction {item.zxid:#x}: "
+                              "give the dataDir of the server, too")  # fmt: skip
             if missing := nodes.apply(item):
                 faults.append(f"{file.path}: transactions {missing[0]:#x} to {missing[1]:#x} are missing there")
+        if opened.unreadable:
+            faults.append(f"{file.path}: {_unreadable(opened)}; what was there is not in the positions")
         opened.check()
+
+
+def _with_pages(reason: str, file: ReadOnlyFile) -> str:
+    return f"{reason}; {_unreadable(file)}" if file.unreadable else reason
+
+
+def _unreadable(file: ReadOnlyFile) -> str:
+    ranges = (f"{start} to {end}" for start, end in file.unreadable_ranges())
+    return f"the disk cannot read bytes {first_few(*ranges)}"
 
 
 def _pieces(file: ReadOnlyFile, codec: str) -> Iterator[bytes]:
