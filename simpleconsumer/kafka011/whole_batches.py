@@ -7,7 +7,7 @@ the checksum are new.
     refused           why
     holes             0.11 numbers the records again without a word, and later brokers refuse the batch (87)
     control batches   brokers write them, and refuse those of clients
-    empty batches     compaction leaves them; brokers refuse them
+    empty batches     compaction leaves them; brokers refuse them, and those that state less than no record
     zstd              only with Produce 7 and later, which Kafka 2.1 has
 
 A batch whose times a broker had set (LogAppendTime) gets the times back that its producer gave.
@@ -163,8 +163,8 @@ def _checked(data: Buffer, read_from: TopicPartition, takes_zstd: bool) -> Batch
         raise refused(Obstacle.DAMAGED, f"{end} bytes, stated checksum {head.crc:#010x}")
     if head.attributes & IS_CONTROL:
         raise refused(Obstacle.CONTROL, f"attributes {head.attributes:#x}")
-    if head.records == 0:
-        raise refused(Obstacle.EMPTY, f"offsets up to {head.last_offset}")
+    if head.records <= 0:
+        raise refused(Obstacle.EMPTY, f"{head.records} records, offsets up to {head.last_offset}")
     if head.last_delta + 1 != head.records:
         raise refused(Obstacle.HOLES, f"{head.records} records on {head.last_delta + 1} offsets")
     codec = head.attributes & CODEC_MASK

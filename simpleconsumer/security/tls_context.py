@@ -332,6 +332,10 @@ class TlsTransport(Transport):
             filled += some(count, filled, len(view))
             self._has_heard = True
 
+    def wait_readable(self, timeout_s: float) -> bool:
+        """As of a plain one; the first bytes of an answer may have come, and be decrypted, with those of another."""
+        return self._secured.pending() > 0 or super().wait_readable(timeout_s)
+
     def is_idle(self) -> bool:
         """As of a plain one; TLS's own messages in between are read."""
         self._secured.settimeout(0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from simpleconsumer.types import ActiveProducer, ProducerId, TopicPartition
 from zkconsumer.mirror.errors import LaneStopped
-from zkconsumer.mirror.lane import LaneMachine, LaneState
+from zkconsumer.mirror.lane import FRESH_S, LaneMachine, LaneState
 from zkconsumer.mirror.lane_events import (
     SEQUENCES,
     Action,
@@ -27,6 +27,7 @@ from zkconsumer.mirror.lane_events import (
     Lost,
     Moment,
     Offered,
+    PutOff,
     ReadEnd,
     ReadRefused,
     Run,
@@ -41,7 +42,7 @@ PRODUCER = ProducerId(7, 0)
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
 NOT_LEADER, TOO_FEW_REPLICAS, OUT_OF_ORDER, OLD_EPOCH, UNKNOWN_PRODUCER = 6, 19, 45, 47, 59
-FAULTS = ("lose", "lose late", "elect", "elect uncleanly", "forget", "foreign", "refuse")
+FAULTS = ("lose", "lose late", "elect", "elect uncleanly", "forget", "foreign", "refuse", "throttle")
 """What may go wrong beside the order in which things happen."""
 
 
@@ -200,9 +201,15 @@ class Owner:
         elif self.connection is not None and self.connection.answers:
             self.take(self.connection.answers.popleft())
 
+    def put_off(self, action: Send | ReadEnd) -> None:
+        self.actions = deque(each for each in self.actions if not isinstance(each, Send))
+        self.take(PutOff(action.offset if isinstance(action, Send) else None))
+
     def perform(self, action: Action) -> None:
         world = self.world
-        if isinstance(action, Send):
+        if isinstance(action, Send) and not self.machine.may_send(Moment(world.now_s, NOW_MS)):
+            self.put_off(action)
+        elif isinstance(action, Send):
             assert self.connection is not None
             self.connection.requests.append(self.data[action.offset])
         elif isinstance(action, ReadEnd):
@@ -309,6 +316,10 @@ class World:
                     connection.answers.append(Answered(NOT_LEADER, -1))
         elif fault == "forget":
             leader.known.clear()
+        elif fault == "throttle":
+            self.now_s += rng.choice((1.0, FRESH_S + 1))
+            if owner.actions and isinstance(owner.actions[0], Send | ReadEnd):
+                owner.put_off(owner.actions.popleft())
         elif fault == "foreign":
             leader.produce(Batch(ProducerId(99, 0), 0, rng.randint(1, 3), 1_000_000))
         elif owner.connection is not None and owner.connection.requests and owner.connection.waits_for is None:

@@ -19,6 +19,7 @@ from zkconsumer.mirror.lane_events import (
     Lost,
     Moment,
     Offered,
+    PutOff,
     ReadEnd,
     ReadRefused,
     Run,
@@ -105,6 +106,7 @@ def test_what_the_leader_has_and_replicas_lack_is_waited_for_and_not_sent_again(
     for event in (read(120, appended=170), read(120, known=RUN.sequence_at(169))):
         [again] = lane.take(event)
         assert isinstance(again, ReadEnd)
+        assert again.lag == "replicas have the offsets before 120, the leader those before 170"
     assert lane.take(read(170, known=RUN.sequence_at(169))) == [Stored(120, 170)]
     assert lane.machine.is_settled
 
@@ -172,6 +174,38 @@ def test_nothing_is_sent_on_what_was_known_a_minute_ago() -> None:
     lane.now_s += FRESH_S + 1
     assert lane.take(Answered(0, 110)) == [Stored(110, 120)]
     assert lane.offer() == [ReadEnd()], "the answer may have waited here since the request"
+
+
+def test_what_a_throttle_has_put_off_is_sent_upon_a_new_read_if_that_took_a_minute() -> None:
+    lane = ready()
+    assert lane.offer() == [Send(110)]
+    assert lane.take(PutOff(110), 5) == [Send(110)]
+    assert not lane.machine.may_send(Moment(lane.now_s + FRESH_S, NOW_MS))
+    assert lane.take(PutOff(110), FRESH_S) == [ReadEnd()]
+    assert lane.take(PutOff(), FRESH_S + 1) == [ReadEnd()], "the read itself may be put off"
+    assert lane.take(read(110)) == [Send(110)], "it counts from when it was asked for"
+
+
+def test_the_answers_to_what_was_sent_before_a_batch_that_is_put_off_are_received_first() -> None:
+    lane = flowing()
+    assert lane.take(Answered(0, 120)) == [Stored(120, 130)]
+    assert lane.offer() == [Send(170)]
+    assert lane.take(PutOff(170), FRESH_S + 1) == []
+    for offset in (130, 140, 150):
+        assert lane.take(Answered(0, offset)) == [Stored(offset, offset + 10)]
+    assert lane.take(Answered(0, 160)) == [Stored(160, 170), ReadEnd()]
+    assert lane.take(read(170)) == [Send(170)]
+
+
+@pytest.mark.parametrize("answered", [3, 4])
+def test_a_batch_that_is_put_off_while_others_are_drained_gets_no_answer(answered: int) -> None:
+    lane = flowing()
+    actions = [action for _ in range(answered) for action in lane.take(Answered(19, -1))]
+    actions += lane.take(PutOff(160))
+    actions += [action for _ in range(4 - answered) for action in lane.take(Answered(45, -1))]
+    [again] = actions
+    assert isinstance(again, ReadEnd)
+    assert lane.take(read(120)) == [Send(120)]
 
 
 def test_old_records_go_one_request_at_a_time() -> None:

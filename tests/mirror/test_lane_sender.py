@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from lane_writing import SOURCE, WAIT_S, Wire, counted, lane, source_batch, write
+from lane_writing import SOURCE, WAIT_S, Wire, counted, lane, settings_of, source_batch, write
 
-from simpleconsumer.types import TopicPartition
+from rebalance.errors import AccessRefused, RebalanceError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.mirror import lane as lane_module
 from zkconsumer.mirror.errors import BatchRefused, LaneClosed, LaneStuck, NumberRefused
 from zkconsumer.mirror.lane_events import Run
+from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.waiting import wait_until
@@ -91,6 +94,85 @@ def test_a_lane_that_gets_no_further_says_so_in_time_and_goes_on_later(
             sender.flush(0.5)
         cluster.faults.clear()
         assert sender.flush(WAIT_S) == 60
+
+
+def test_a_lane_goes_on_after_any_error_that_a_call_has_raised(
+    cluster: EmbeddedCluster, name: TopicPartition, run: Run
+) -> None:
+    no_rights = AccessRefused("no rights", "give some")
+    errors: list[BaseException] = [RebalanceError("no session"), KeyboardInterrupt(), no_rights]
+
+    def leaders(wanted: object) -> dict[TopicPartition, Broker]:
+        if errors:
+            raise errors[-1]
+        leader = cluster.leader(*name)
+        assert leader is not None
+        return {name: Broker(leader, "127.0.0.1", cluster.port(leader))}
+
+    with LaneSender(name, run, leaders, settings_of(2_000).connection) as sender:
+        for end in (50, 100):
+            while errors:
+                with pytest.raises(type(errors[-1])):
+                    sender.flush(WAIT_S)
+                errors.pop()
+            assert write(sender, end) == end
+            errors += [RebalanceError("no session"), KeyboardInterrupt()]
+            cluster.faults.add(Fault.close(api="produce"))
+            sender.send(source_batch(end, 10), SOURCE, sender.position(WAIT_S), WAIT_S)
+        errors.clear()
+        assert sender.flush(WAIT_S) == 110
+    assert counted(cluster, name.topic) == 110
+
+
+def test_a_lane_that_is_throttled_waits_on_its_connection_for_as_long_as_the_call_may_take(
+    cluster: EmbeddedCluster, name: TopicPartition, run: Run
+) -> None:
+    """Its requests may take 0.2 s, which is less than the throttle times."""
+    with lane(cluster, name, run, timeout_ms=100) as sender:
+        plan = cluster.faults.add(Fault.throttle(0.5, api="offsets"))
+        assert sender.position(WAIT_S) == 0
+        client = sender._client
+        produce = cluster.faults.add(Fault.throttle(0.5, api="produce"), times=2)
+        assert write(sender, 60) == 60
+        cluster.faults.add(Fault.throttle(30.0, api="produce"))
+        sender.send(source_batch(60, 10), SOURCE, 60, WAIT_S)
+        assert sender.flush(WAIT_S) == 70
+        assert sender.send(source_batch(70, 10), SOURCE, 70, WAIT_S)
+        with pytest.raises(LaneStuck, match=r"within 0\.3 s: the broker throttles this client, for 2\d\.\d s more"):
+            sender.flush(0.3)
+        assert sender._client is client, "it is the same connection"
+        assert (cluster.faults.used(plan), cluster.faults.used(produce)) == (1, 2)
+        assert cluster.faults.early_requests == 0
+        threading.Timer(0.2, sender.close).start()
+        with pytest.raises(LaneClosed):
+            sender.flush(WAIT_S)
+    assert counted(cluster, name.topic) == 70
+
+
+def test_what_is_known_of_the_log_may_get_too_old_while_a_throttle_is_waited_for(
+    cluster: EmbeddedCluster, name: TopicPartition, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lane(cluster, name, run) as sender:
+        write(sender, 50)
+        monkeypatch.setattr(lane_module, "FRESH_S", 0.5)
+        cluster.faults.add(Fault.throttle(1.0, api="produce"))
+        sender.send(source_batch(50, 10), SOURCE, 50, WAIT_S)
+        assert sender.flush(WAIT_S) == 60
+        reads = cluster.faults.add(Fault.delay(0.0, api="offsets"), times=None)
+        sender.send(source_batch(60, 10), SOURCE, 60, WAIT_S)
+        assert sender.flush(WAIT_S) == 70
+        assert cluster.faults.used(reads) == 1, "the end is read again before the batch is sent"
+    assert counted(cluster, name.topic) == 70
+
+
+def test_a_lane_that_waits_for_replicas_says_what_they_have(
+    cluster: EmbeddedCluster, name: TopicPartition, run: Run
+) -> None:
+    """The leader says of the producer that it has ten records more than the log, as the run starts where it ends."""
+    Wire(cluster, name).put(run.producer, 0)
+    lag = "replicas have the offsets before 10, the leader those before 20"
+    with lane(cluster, name, run._replace(first_offset=10)) as sender, pytest.raises(LaneStuck, match=lag):
+        sender.position(0.2)
 
 
 def test_a_closed_lane_ends_the_call_that_waits(cluster: EmbeddedCluster, name: TopicPartition, run: Run) -> None:

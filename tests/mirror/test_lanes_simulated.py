@@ -33,9 +33,9 @@ from zkconsumer.mirror.lane_events import (
 
 SEEDS = range(60)
 FLAVORS = pytest.mark.parametrize("flavor", [KAFKA_011, KAFKA_1, KAFKA_2_5, KAFKA_4], ids=["0.11", "1", "2.5", "4"])
-RACE: dict[str, Any] = {"owners": 2, "faults": ("lose", "lose late", "elect")}
-CUTS: dict[str, Any] = {"faults": ("lose", "elect uncleanly", "refuse")}
-OLD: dict[str, Any] = {"faults": ("lose", "forget", "refuse"), "newest_ms": NOW_MS - 40 * DAY_MS}
+RACE: dict[str, Any] = {"owners": 2, "faults": ("lose", "lose late", "elect", "throttle")}
+CUTS: dict[str, Any] = {"faults": ("lose", "elect uncleanly", "refuse", "throttle")}
+OLD: dict[str, Any] = {"faults": ("lose", "forget", "refuse", "throttle"), "newest_ms": NOW_MS - 40 * DAY_MS}
 """Records of forty days ago, for which leaders forget a producer at any time; the one owner is alone."""
 FOREIGN: dict[str, Any] = {"faults": ("lose", "foreign")}
 

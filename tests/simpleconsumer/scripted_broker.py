@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -21,6 +22,10 @@ class Peer:
         self._socket = connection
         self._over = over
         connection.settimeout(DEADLINE_S)
+
+    def secured(self, context: ssl.SSLContext) -> Peer:
+        """Return the peer within TLS, after the handshake."""
+        return Peer(context.wrap_socket(self._socket, server_side=True), self._over)
 
     def request(self) -> bytes:
         """Return the next whole request, without its size field."""

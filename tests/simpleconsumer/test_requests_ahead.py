@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from scripted_broker import DEADLINE_S, Peer, ScriptedBroker, answer
 
-from simpleconsumer.connection import UNDER_WAY
+from simpleconsumer.connection import UNDER_WAY, Connection
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, encode_producer_batch
 from simpleconsumer.errors import ConnectionFailed
+from simpleconsumer.security import Security
+from simpleconsumer.throttling import Patience
 from simpleconsumer.types import TopicPartition
 from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.certificates import Authority
 from zkconsumer.testing.embedded.faults import Fault
 
 
@@ -101,3 +107,34 @@ def test_answers_that_never_come_end_in_time(
 def test_acks_0_brings_no_answer_and_is_refused(client: SimpleConsumer, name: TopicPartition) -> None:
     with pytest.raises(ValueError, match="acks is 0"):
         client.send_sets({name: batch(0)}, acks=0)
+
+
+def test_answers_that_come_in_one_record_of_tls_are_none_of_them_late(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path, "authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.sign("broker").both)
+    security = Security.of({"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)})
+    asked: list[float] = []
+
+    def is_held(waited_s: float) -> bool:
+        asked.append(waited_s)
+        return False
+
+    def serve(plain: Peer) -> None:
+        peer = plain.secured(context)
+        for _ in range(3):
+            peer.request()
+        peer.send(b"".join(answer(number, b"answer %d" % number) for number in range(3)))
+        peer.wait_until_closed()
+
+    with ScriptedBroker(serve) as broker:
+        connection = Connection(broker.host, broker.port, 2.0, security=security)
+        connection.call(b"", has_answer=False)
+        for _ in range(3):
+            connection.send_ahead(lambda: [b"\x00\x00\x00\x02hi"])
+        patience = Patience(DEADLINE_S, 0.0, 0.0, is_held)
+        assert [bytes(connection.receive_next(number, patience)) for number in range(3)] == [
+            b"answer 0", b"answer 1", b"answer 2"
+        ]  # fmt: skip
+        assert not asked, "whether the broker holds an answer back"
+        connection.close()

@@ -24,6 +24,15 @@ def source_batch(codec: str = "none", **more: object) -> bytes:
     return encode_record_batch(ROWS, codec, **how)  # type: ignore[arg-type]
 
 
+def with_records(data: bytes, records: int) -> bytes:
+    """The batch with another number of records and as many offsets, and the checksum that belongs to them."""
+    changed = bytearray(data)
+    changed[23:27] = (records - 1).to_bytes(4, "big", signed=True)
+    changed[57:61] = records.to_bytes(4, "big", signed=True)
+    changed[17:21] = codecs.crc32c(bytes(changed[21:])).to_bytes(4, "big")
+    return bytes(changed)
+
+
 def refused(data: bytes, takes_zstd: bool = True) -> BatchNotWhole:
     with pytest.raises(BatchNotWhole) as caught:
         restamped(data, SOURCE, PRODUCER, takes_zstd=takes_zstd)
@@ -85,6 +94,7 @@ def test_every_obstacle_has_its_name_and_the_place() -> None:
         (data[:8] + bytes(4) + data[12:], Obstacle.DAMAGED, "its size is 0, at least 49 is possible"),
         (source_batch(is_control=True), Obstacle.CONTROL, "attributes 0x30"),
         (encode_record_batch([], first_offset=1200, last_offset=1202), Obstacle.EMPTY, "offsets up to 1202"),
+        (with_records(data, -1), Obstacle.EMPTY, "-1 records, offsets up to 1198"),
         (source_batch(offsets=[1200, 1201, 1203]), Obstacle.HOLES, "3 records on 4 offsets"),
         (source_batch(last_offset=1204), Obstacle.HOLES, "3 records on 5 offsets"),
         (with_attributes(data, 5), Obstacle.CODEC, "codec 5"),

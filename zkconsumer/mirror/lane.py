@@ -13,7 +13,8 @@ which failure each prevents:
 - The first request after that goes alone, and up to five are under way after its answer had the right offset: a leader
   that has forgotten the id accepts whatever comes, so it stores what follows a batch that it refuses.
 - Nothing is sent unless the end was read, or a request was sent that was answered, on this connection within a minute:
-  a process that slept does not go on with what it knew.
+  a process that slept does not go on with what it knew. That is judged again right before each request, as the end of a
+  throttle may have been waited for. The request may then take as long as a call may.
 - The offset of every answer is compared: the last batch once more gets an answer without any error.
 - After any error and any lost connection the end is read again: only that says what was stored.
 - One request is under way at a time where times of records may make the leader forget the id: it goes by these.
@@ -22,9 +23,11 @@ which failure each prevents:
     away       Connected                           reading
     reading    EndRead                             alone; reading, if more is appended than replicas have; stopped
                ReadRefused                         reading or away, with a back-off; stopped
+               PutOff                              reading
     alone      Offered, and one answer             flowing; draining, by an error or another offset
     flowing    Offered, and up to five answers     flowing; draining, by an error or another offset
     draining   the other answers under way         reading or away, with a back-off; stopped
+    last three PutOff                              as before, with less under way; reading, if nothing is
     stopped    nothing
     any        Lost                                away, with a back-off
 
@@ -65,6 +68,7 @@ from zkconsumer.mirror.lane_events import (
     Lost,
     Moment,
     Offered,
+    PutOff,
     ReadEnd,
     ReadRefused,
     Run,
@@ -223,16 +227,19 @@ class LaneMachine:
         self.state = LaneState.AWAY
         return [Connect(self._wait_s())]
 
-    def _read(self, after_s: float = 0.0) -> list[Action]:
+    def _read(self, after_s: float = 0.0, lag: str = "") -> list[Action]:
         self.state = LaneState.READING
         self._asked_at = self._now.boot_s
-        return [ReadEnd(after_s)]
+        return [ReadEnd(after_s, lag)]
 
     def _wait_s(self) -> float:
         self._failures += 1
         return _BACKOFF.wait_s(self._failures - 1)
 
     # -- the end of the log --------------------------------------------------------------------------------------------
+
+    def _read_put_off(self, _: PutOff) -> list[Action]:
+        return self._read()
 
     def _read_refused(self, event: ReadRefused) -> list[Action]:
         if not broker_error(event.code).retriable and event.code not in _DOUBTFUL_CODES:
@@ -256,7 +263,8 @@ class LaneMachine:
             return self._stop(AnotherWriter(self._name, expected, f"it at {appended}"))
         if appended > event.end:  # replicas lag behind; a leader that forgot the producer would store it twice
             self._lags += 1
-            return self._read(_LAG_BACKOFF.wait_s(self._lags - 1))
+            lag = f"replicas have the offsets before {event.end}, the leader those before {appended}"
+            return self._read(_LAG_BACKOFF.wait_s(self._lags - 1), lag)
         self._lags = 0
         if self._is_refused_for_good(event.end):
             assert self._refusal is not None
@@ -340,7 +348,7 @@ class LaneMachine:
         """Return what sends the batches that may be sent now; a read of the end first, if that is too long ago."""
         actions: list[Action] = []
         while self._under_way < min(len(self._held), self._most_under_way()):
-            if self._now.boot_s - self._fresh_at > FRESH_S:
+            if not self.may_send(self._now):
                 return actions if self._under_way else self._read()
             batch = self._held[self._under_way]
             batch.sent_at = self._now.boot_s
@@ -348,6 +356,17 @@ class LaneMachine:
             self._sent_to = max(self._sent_to, batch.end)
             actions.append(Send(batch.offset))
         return actions
+
+    def may_send(self, now: Moment) -> bool:
+        """Return whether what is known of the end of the log is young enough to send something upon it."""
+        return now.boot_s - self._fresh_at <= FRESH_S
+
+    def _send_put_off(self, event: PutOff) -> list[Action]:
+        """Take back what is said to be under way from an offset on, and send it later."""
+        self._under_way = next(index for index, batch in enumerate(self._held) if batch.offset == event.offset)
+        if self.state is LaneState.DRAINING:
+            return self._end_drain() if self._drained == self._under_way else []
+        return self._fill()
 
     def _most_under_way(self) -> int:
         return MOST_UNDER_WAY if self.state is LaneState.FLOWING and self.is_guarded else 1
@@ -410,8 +429,9 @@ class LaneMachine:
         if event.code == 0 and event.base_offset != batch.offset:
             self._misplaced.append(MisplacedBatch(batch.offset, event.base_offset, batch.records))
         self._drained += 1
-        if self._drained < self._under_way:
-            return []
+        return self._end_drain() if self._drained == self._under_way else []
+
+    def _end_drain(self) -> list[Action]:
         if self._misplaced:
             return self._stop(Misplaced(self._name, self._misplaced))
         if self._fault is not None:
@@ -444,10 +464,10 @@ _S = LaneState
 # stopped is told nothing more.
 _BY_STATE: dict[LaneState, dict[type, Callable[[Any, Any], list[Action]]]] = {
     _S.AWAY: {Connected: _M._connected, Lost: _M._lost},
-    _S.READING: {EndRead: _M._end_read, ReadRefused: _M._read_refused, Lost: _M._lost},
-    _S.ALONE: {Offered: _M._offered, Answered: _M._answered, Lost: _M._lost},
-    _S.FLOWING: {Offered: _M._offered, Answered: _M._answered, Lost: _M._lost},
-    _S.DRAINING: {Answered: _M._drain, Lost: _M._lost},
+    _S.READING: {EndRead: _M._end_read, ReadRefused: _M._read_refused, PutOff: _M._read_put_off, Lost: _M._lost},
+    _S.ALONE: {Offered: _M._offered, Answered: _M._answered, PutOff: _M._send_put_off, Lost: _M._lost},
+    _S.FLOWING: {Offered: _M._offered, Answered: _M._answered, PutOff: _M._send_put_off, Lost: _M._lost},
+    _S.DRAINING: {Answered: _M._drain, PutOff: _M._send_put_off, Lost: _M._lost},
     _S.STOPPED: {},
 }
 

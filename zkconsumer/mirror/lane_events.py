@@ -121,7 +121,18 @@ class Answered:
     base_offset: int
 
 
-Event = Connected | Lost | EndRead | ReadRefused | Offered | Answered
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """The broker throttles this client, and what was to be done next is not done: nothing was sent.
+
+    Attributes:
+        offset: Of the batch that was to be sent; None if the end was to be read.
+    """
+
+    offset: int | None = None
+
+
+Event = Connected | Lost | EndRead | ReadRefused | Offered | Answered | PutOff
 
 
 # -- actions -----------------------------------------------------------------------------------------------------------
@@ -146,14 +157,16 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class ReadEnd:
-    """Wait, and ask the leader on this connection for the end: EndRead, ReadRefused or Lost follows."""
+    """Wait, and ask the leader on this connection for the end: EndRead, ReadRefused, PutOff or Lost follows."""
 
     after_s: float = 0.0
+    lag: str = ""
+    """By how much replicas lag behind, for which the end is read again, a clause; empty if that is not why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the batch that was offered for this offset; Answered or Lost follows."""
+    """Send the batch that was offered for this offset, if `may_send` says so; Answered, PutOff or Lost follows."""
 
     offset: int
 

@@ -26,7 +26,7 @@ from simpleconsumer.dialect import (
     restamped,
     takes_zstd,
 )
-from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import SimpleConsumerError, Throttled
 from simpleconsumer.types import ActiveProducer, Broker, Buffer, FetchRequest, ProducerId, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.errors import LaneClosed, LaneStopped, LaneStuck
@@ -42,6 +42,7 @@ from zkconsumer.mirror.lane_events import (
     Lost,
     Moment,
     Offered,
+    PutOff,
     ReadEnd,
     ReadRefused,
     Run,
@@ -55,6 +56,7 @@ from zkconsumer_error import ErrorCode
 _ALL_REPLICAS: Final = -1
 _WHOLE_FIRST_BYTES: Final = 1
 """Of a fetch: its first batch comes whole all the same."""
+_NO_FAULT: Final = "the last batch was stored without a fault, and others take longer"
 
 Leaders = Callable[[Mapping[TopicPartition, int | None]], Mapping[TopicPartition, Broker]]
 """Finds the leaders of partitions, each with the broker that has just denied leading it: `Cluster.leaders`."""
@@ -76,6 +78,8 @@ class LaneSender(Closing):
         transactional_id: Of the transaction that the batches belong to; None for none.
         follows_others: As for `LaneMachine`.
         forgotten_after_ms: As for `LaneMachine`.
+
+    After an error that a call raises, whatever it is (LaneStopped and LaneClosed apart), the next call goes on.
 
     Threads: One at a time. `close()` from any thread ends a blocked call with LaneClosed.
     """
@@ -133,6 +137,7 @@ class LaneSender(Closing):
             LaneStopped: The lane sends nothing more.
             LaneStuck: That takes too long.
             AuthenticationFailed: Broker and client refuse each other.
+            RebalanceError: The leader may not be looked up, or has no address of the wanted protocol.
             LaneClosed: `close` was called.
         """
         self._advance(lambda: self._machine.is_ready, timeout_s)
@@ -142,6 +147,8 @@ class LaneSender(Closing):
 
     def send(self, data: Buffer, read_from: TopicPartition, position: int, timeout_s: float) -> bool:
         """Take a batch, and return True; False if the lane goes on at another position.
+
+        It is sent at once, or by a later call if other batches have to be answered before, or the broker throttles.
 
         Args:
             data: One whole record batch, as it was fetched.
@@ -160,10 +167,8 @@ class LaneSender(Closing):
         whole = self._restamped(data, read_from, position)
         self._data[position] = whole.data
         self._take(Offered(whole.records, whole.newest_ms))
-        while self._actions and isinstance(
-            self._actions[0], Send | Stored | GoOn
-        ):  # at once, as what is known gets old
-            self._perform(self._actions.popleft())
+        while self._actions and isinstance(self._actions[0], Send | Stored | GoOn) and not self._throttled_s():
+            self._step()  # at once, as what is known gets old
         return True
 
     def flush(self, timeout_s: float) -> int:
@@ -195,23 +200,62 @@ class LaneSender(Closing):
                 return
             if time.monotonic() > deadline:
                 raise LaneStuck(self._name, timeout_s, self._reason)
-            if self._actions:
-                self._perform(self._actions.popleft())
+            throttled_s = self._throttled_s()
+            if throttled_s:
+                self._reason = f"the broker throttles this client, for {throttled_s:.1f} s more"
+                self._close_called.wait(min(throttled_s, max(deadline - time.monotonic(), 0.0)))
+                self._put_off(self._actions.popleft())  # what is known of the log has got older
             else:
+                self._step()
+
+    def _throttled_s(self) -> float:
+        """Return for how long the next action has to wait, as the broker would not read its request."""
+        needs_broker = self._actions and isinstance(self._actions[0], Send | ReadEnd)
+        return self._client.throttled_s if needs_broker and self._client is not None else 0.0
+
+    def _step(self) -> None:
+        """Do the next action, or receive the next answer.
+
+        After any error, that of a signal included, nobody knows what of it was done: the connection counts as lost.
+        """
+        action = self._actions.popleft() if self._actions else None
+        try:
+            if action is None:
                 self._receive()
+            else:
+                self._perform(action)
+        except (SimpleConsumerError, ClusterSilent) as error:
+            if isinstance(error, Throttled) and isinstance(action, Send | ReadEnd):  # not sent, and not lost
+                self._reason = str(error)
+                self._put_off(action)
+            else:
+                self._take(Lost(str(error)))
+        except BaseException as error:
+            if self._error is None:
+                self._take(Lost(str(error) or type(error).__name__))
+            raise
+
+    def _put_off(self, action: Action) -> None:
+        self._actions = deque(each for each in self._actions if not isinstance(each, Send))  # they come after it
+        self._take(PutOff(action.offset if isinstance(action, Send) else None))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Lost):
             self._reason = event.reason
             self._actions.clear()  # they were for the connection
-        elif isinstance(event, Answered | ReadRefused) and event.code:
-            self._reason = f"the broker answers with code {event.code}"
-        boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._actions.extend(self._machine.take(event, Moment(boot_s, int(time.time() * 1000))))
+        elif isinstance(event, Answered | ReadRefused):
+            self._reason = f"the broker answers with code {event.code}" if event.code else _NO_FAULT
+        actions = self._machine.take(event, _now())
+        lags = [action.lag for action in actions if isinstance(action, ReadEnd) and action.lag]
+        self._reason = lags[0] if lags else self._reason
+        self._actions.extend(actions)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Send):
-            self._send(action.offset)
+            if self._machine.may_send(_now()):
+                self._send(action.offset)
+            else:
+                self._put_off(action)
         elif isinstance(action, Stored):
             self._forget(lambda offset: offset < action.end)
         elif isinstance(action, GoOn):
@@ -241,26 +285,16 @@ class LaneSender(Closing):
         self._disconnect()
         if self._close_called.wait(action.after_s):
             return
-        try:
-            self._leader = self._leaders({self._name: self._denied}).get(self._name)
-            if self._leader is None:
-                self._denied = None
-                self._take(Lost("no broker leads the partition"))
-                return
-            self._client = self._connect(self._leader)
-            if self._close_called.is_set():  # `close` has not seen this one
-                self._client.close()
-            self._takes_zstd = takes_zstd(self._client.served_versions())
-        except (SimpleConsumerError, ClusterSilent, AuthenticationFailed) as error:
-            self._failed(error)
+        self._leader = self._leaders({self._name: self._denied}).get(self._name)
+        if self._leader is None:
+            self._denied = None
+            self._take(Lost("no broker leads the partition"))
             return
+        self._client = self._connect(self._leader)
+        if self._close_called.is_set():  # `close` has not seen this one
+            self._client.close()
+        self._takes_zstd = takes_zstd(self._client.served_versions())
         self._take(Connected())
-
-    def _failed(self, error: Exception) -> None:
-        """Take an error for a lost connection; raise it if another try would end in the same way."""
-        self._take(Lost(str(error)))
-        if isinstance(error, AuthenticationFailed):
-            raise error
 
     def _disconnect(self) -> None:
         if self._client is not None:
@@ -269,27 +303,20 @@ class LaneSender(Closing):
 
     def _send(self, offset: int) -> None:
         assert self._client is not None
-        try:
-            self._client.send_sets(
-                {self._name: self._data[offset]}, acks=_ALL_REPLICAS, timeout_ms=self._timeout_ms,
-                transactional_id=self._transactional_id,
-            )  # fmt: skip
-        except (SimpleConsumerError, AuthenticationFailed) as error:
-            self._failed(error)
+        self._client.send_sets(
+            {self._name: self._data[offset]}, acks=_ALL_REPLICAS, timeout_ms=self._timeout_ms,
+            transactional_id=self._transactional_id,
+        )  # fmt: skip
 
     def _receive(self) -> None:
         assert self._client is not None
-        try:
-            [produced] = self._client.next_produced(self._timeout_ms)
-        except (SimpleConsumerError, AuthenticationFailed) as error:
-            self._failed(error)
-            return
+        [produced] = self._client.next_produced(self._timeout_ms)
         self._take(Answered(produced.error_code, produced.base_offset))
 
     def _rest_for_authentication(self) -> None:
         """Receive all answers if the next request has to authenticate again."""
-        while self._client is not None and self._client.must_pause and self._client.ahead:
-            self._receive()
+        while self._client is not None and self._client.must_pause and self._client.ahead and not self._throttled_s():
+            self._step()
 
     # -- the end of the log --------------------------------------------------------------------------------------------
 
@@ -297,20 +324,16 @@ class LaneSender(Closing):
         client = self._client
         if client is None or self._close_called.is_set():
             return
-        try:
-            [end] = client.log_ends([self._name])
-            connects = client.connects
-            if end.error_code:
-                self._take(ReadRefused(end.error_code))
-                return
-            [appended] = client.ask(KAFKA011.appended_ends({self._name: end.leader_epoch}))
-            code, tail = (appended.error_code, None) if appended.error_code else self._read_tail(client, end.offset)
-            known = None
-            if not code:
-                code, known = self._read_known(client)
-        except (SimpleConsumerError, AuthenticationFailed) as error:
-            self._failed(error)
+        [end] = client.log_ends([self._name])
+        connects = client.connects
+        if end.error_code:
+            self._take(ReadRefused(end.error_code))
             return
+        [appended] = client.ask(KAFKA011.appended_ends({self._name: end.leader_epoch}))
+        code, tail = (appended.error_code, None) if appended.error_code else self._read_tail(client, end.offset)
+        known = None
+        if not code:
+            code, known = self._read_known(client)
         if client.connects != connects:  # the end was read on another connection than the next request would take
             self._take(Lost("the connection was lost while the end of the log was read"))
         elif code:
@@ -324,14 +347,12 @@ class LaneSender(Closing):
         if end <= self._run.first_offset:
             return 0, None
         asked = FetchRequest(self._name.topic, self._name.partition, end - 1, _WHOLE_FIRST_BYTES)
-        fetched = client.multifetch([asked], 0, 1)
-        if not fetched:
-            raise ConnectionFailed(client.host, client.port, "the broker throttles this client")
-        if fetched[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # all was deleted
+        [fetched] = client.multifetch([asked], 0, 1)
+        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # all was deleted
             return 0, None
-        data = fetched[0].message_set
-        if fetched[0].error_code or not data:
-            return fetched[0].error_code or ErrorCode.OFFSET_NOT_AVAILABLE, None
+        data = fetched.message_set
+        if fetched.error_code or not data:
+            return fetched.error_code or ErrorCode.OFFSET_NOT_AVAILABLE, None
         head = head_with(data, end - 1)
         if head is None:
             return 0, Tail(NO_ID, -1, end - 1, -1)
@@ -348,6 +369,10 @@ class LaneSender(Closing):
             return 0, None
         id_ = self._run.producer.producer_id
         return verdict.error_code, next((each for each in producers if each.producer_id == id_), None)
+
+
+def _now() -> Moment:
+    return Moment(time.clock_gettime(time.CLOCK_BOOTTIME), int(time.time() * 1000))
 
 
 def _last_sequence(first: int, last_delta: int) -> int:
