@@ -131,15 +131,13 @@ class Acl:
 
     def to_dict(self) -> dict[str, str]:
         """Return the fields by name, as texts, in the form of `zkconsumer acls --json`."""
-        return {
-            "resource_type": self.resource_type.name, "resource_name": self.resource_name,
-            "pattern_type": self.pattern_type.name, "principal": self.principal, "host": self.host,
-            "operation": self.operation.name, "permission": self.permission.name,
-        }  # fmt: skip
+        return _texts_of(self)
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
         """Return the rule of such fields; `pattern_type`, `host` and `permission` may be left out.
+
+        UNKNOWN is read as it was written: for a value that is newer than the client which listed the rule.
 
         Raises:
             ValueError: A field is missing, unknown, no text, or has a value that there is not.
@@ -156,7 +154,7 @@ class Acl:
                 raise ValueError(f"the field {name!r} is {value!r:.80}, which is no text")
             kind = _KINDS.get(name)
             try:
-                found[name] = value if kind is None else kind.of_name(value)
+                found[name] = value if kind is None else kind(0) if value == _UNKNOWN else kind.of_name(value)
             except ValueError as error:
                 raise ValueError(f"the field {name!r}: {error}") from None
         return cls(**found)
@@ -165,10 +163,16 @@ class Acl:
 _FIELDS: Final = (
     "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission",
 )  # fmt: skip
+_UNKNOWN: Final = "UNKNOWN"
 _MAY_LACK: Final = {"pattern_type", "host", "permission"}
 _KINDS: Final[dict[str, type[_Numbered]]] = {
     "resource_type": ResourceType, "pattern_type": PatternType, "operation": AclOperation, "permission": AclPermission,
 }  # fmt: skip
+
+
+def _texts_of(rule: Acl | AclFilter) -> dict[str, Any]:
+    values = ((name, getattr(rule, name)) for name in _FIELDS)
+    return {name: value.name if isinstance(value, _Numbered) else value for name, value in values}
 
 
 @dataclass(frozen=True)
@@ -205,11 +209,7 @@ class AclFilter:
 
     def to_dict(self) -> dict[str, str | None]:
         """Return the fields by name, as texts; None for every value."""
-        return {
-            "resource_type": self.resource_type.name, "resource_name": self.resource_name,
-            "pattern_type": self.pattern_type.name, "principal": self.principal, "host": self.host,
-            "operation": self.operation.name, "permission": self.permission.name,
-        }  # fmt: skip
+        return _texts_of(self)
 
     def matches(self, acl: Acl) -> bool:
         """Return whether a rule is meant."""

@@ -7,7 +7,7 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3); org.apache.kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from simpleconsumer.access_lists import (
@@ -28,6 +28,25 @@ from simpleconsumer.types import TopicVerdict
 
 _FIRST_WITH_PATTERNS: Final = 1
 _FIRST_WITH_USERS: Final = 3
+_CREATE_DELEGATION_TOKEN: Final = 38
+_GROUP_SETTINGS: Final = (apis.DESCRIBE_GROUPS.key, 6, "Kafka 4.0")
+_OPERATIONS: Final[Mapping[tuple[ResourceType, AclOperation], tuple[int, int, str]]] = {
+    (ResourceType.TOPIC, AclOperation.CREATE): (apis.CREATE_ACLS.key, _FIRST_WITH_PATTERNS, "Kafka 2.0"),
+    (ResourceType.TOPIC, AclOperation.ALTER): (apis.CREATE_PARTITIONS.key, 0, "Kafka 1.0"),
+    (ResourceType.GROUP, AclOperation.DELETE): (apis.DELETE_GROUPS.key, 0, "Kafka 1.1"),
+    (ResourceType.GROUP, AclOperation.DESCRIBE_CONFIGS): _GROUP_SETTINGS,
+    (ResourceType.GROUP, AclOperation.ALTER_CONFIGS): _GROUP_SETTINGS,
+    (ResourceType.TRANSACTIONAL_ID, AclOperation.TWO_PHASE_COMMIT): (
+        apis.INIT_PRODUCER_ID.key, 6, "InitProducerId in version 6"
+    ),
+}  # fmt: skip
+"""Which request in which version shows that a broker looks at an operation, and the words for it.
+
+A broker that has no request for the deletion of groups decides about none, and so on. Two versions stand for a release:
+DescribeGroups 6 came in the one that first asks for rights to the settings of groups, CreateAcls 1 in the one that
+first asks for the right to create a topic of a name. Kafka 4.3 has InitProducerId 6 only with
+`unstable.api.versions.enable`.
+"""
 
 
 class AclRequests:
@@ -95,6 +114,31 @@ class AclRequests:
             serves(served, api, [version for version in api.versions if version >= first])
             for api in (apis.DESCRIBE_ACLS, apis.CREATE_ACLS, apis.DELETE_ACLS)
         )
+
+    def unseen_of_acl(self, served: Mapping[int, range], acl: Acl) -> str:
+        """Return what a broker that serves these versions never looks at in a rule, and what that needs.
+
+        Returns:
+            A clause such as `prefixes (that needs Kafka 2.0)`; empty if it looks at the rule, as far as its versions
+            show it.
+        """
+        for what, (key, version, since) in _needs(acl):
+            if served.get(key, range(0)).stop <= version:
+                return f"{what} (that needs {since})"
+        return ""
+
+
+def _needs(acl: Acl) -> Iterator[tuple[str, tuple[int, int, str]]]:
+    """Yield what a broker may be too old for, with the request and the version that show it."""
+    if acl.resource_type is ResourceType.USER:
+        yield "rules about users", (apis.CREATE_ACLS.key, _FIRST_WITH_USERS, "Kafka 3.3")
+    if acl.resource_type is ResourceType.DELEGATION_TOKEN:
+        yield "rules about delegation tokens", (_CREATE_DELEGATION_TOKEN, 0, "Kafka 1.1, with KRaft 3.6")
+    if acl.pattern_type is PatternType.PREFIXED:
+        yield "prefixes", (apis.CREATE_ACLS.key, _FIRST_WITH_PATTERNS, "Kafka 2.0")
+    operation = _OPERATIONS.get((acl.resource_type, acl.operation))
+    if operation is not None:
+        yield f"{acl.operation.name} of a {acl.resource_type.name}", operation
 
 
 def _first_version(acl: Acl) -> int:

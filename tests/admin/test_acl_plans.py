@@ -75,6 +75,14 @@ def test_a_rule_that_no_broker_would_look_at_is_refused_by_name(acl: Acl, said: 
     assert error.value.sentence.startswith("no rule is created: ")
 
 
+def test_all_rules_that_are_refused_are_named_at_once() -> None:
+    named, untyped = replace(RULE, host="web1.example.org"), replace(RULE, principal="alice")
+    with pytest.raises(
+        AclsRefused, match=r"^no rule is created: 2 of them are refused: the host 'web1.*; the principal"
+    ):
+        check_new([named, RULE, untyped])
+
+
 def test_each_type_has_the_operations_that_kafkas_own_tool_takes() -> None:
     """As org.apache.kafka.security.authorizer.AclEntry.supportedOperations (4.3.1) says."""
     found = {kind.name: {each.name for each in operations} - {"ALL"} for kind, operations in OPERATIONS.items()}

@@ -99,11 +99,43 @@ def test_a_plan_of_one_cluster_is_applied_to_another(cluster: EmbeddedCluster, t
     assert len(rules(cluster)) == 1
     narrow = acls(cluster, "plan", str(file), "--principal", "User:alice", "--json")
     assert json.loads(narrow.stdout)["to_delete"] == []
+    for refused in (["--apply", "--delete"], ["--apply", "--delete", "--all", "--principal", "User:alice"]):
+        unbounded = acls(cluster, "plan", str(file), *refused)
+        assert unbounded.exit_code == 2
+        assert "Give options that say which rules are deleted, or --all." in unbounded.stderr
+    assert len(rules(cluster)) == 1
     applied = acls(cluster, "plan", "-", "--apply", text=file.read_text())
     assert applied.stdout.startswith("1 rule created\n")
     assert len(rules(cluster)) == 2
-    assert acls(cluster, "plan", str(file), "--apply", "--delete").stdout.startswith("1 rule deleted, 1 unchanged\n")
+    whole = acls(cluster, "plan", str(file), "--apply", "--delete", "--all")
+    assert whole.stdout.startswith("1 rule deleted, 1 unchanged\n")
     assert [rule["resource_name"] for rule in rules(cluster)] == ["clicks"]
+
+
+def test_a_file_without_a_rule_deletes_nothing_unless_all_are_meant(cluster: EmbeddedCluster) -> None:
+    acls(cluster, "create", *READ_CLICKS)
+    empty = acls(cluster, "plan", "-", "--apply", "--delete", "--principal", "User:alice", text="[]")
+    assert (empty.exit_code, len(rules(cluster))) == (2, 1)
+    assert "has no rules. Delete what the options mean with `zkconsumer acls delete`" in empty.stderr
+    assert acls(cluster, "plan", "-", "--apply", text="[]").stdout == "0 rules changed\n"
+    everything = acls(cluster, "plan", "-", "--apply", "--delete", "--all", text="[]")
+    assert everything.stdout.startswith("1 rule deleted\n")
+
+
+def test_with_a_name_literal_rules_are_deleted_and_others_only_if_told(cluster: EmbeddedCluster) -> None:
+    who = ["--principal", "User:alice", "--operation", "read"]
+    for pattern in ("literal", "prefixed"):
+        acls(cluster, "create", "--resource", "topic:clicks", "--pattern-type", pattern, *who)
+    assert len(rules(cluster, "--resource", "topic:clicks")) == 2
+    named = acls(cluster, "delete", "--resource", "topic:clicks")
+    assert named.stdout.startswith("1 rule deleted\n")
+    assert [rule["pattern_type"] for rule in rules(cluster)] == ["PREFIXED"]
+    told = acls(cluster, "delete", "--resource", "topic:clicks", "--pattern-type", "any", "--dry-run")
+    assert told.stdout.startswith("1 rule would be deleted\n")
+    assert acls(cluster, "delete", "--resource", "topic").stdout.startswith("1 rule deleted\n")
+    said = " ".join(acls(cluster, "delete", "--help").stdout.split())
+    assert "[literal with a name, otherwise any]" in said
+    assert "the resource; [any]" in " ".join(acls(cluster, "list", "--help").stdout.split())
 
 
 def test_what_could_not_be_changed_is_printed_with_status_1(cluster: EmbeddedCluster) -> None:
@@ -129,6 +161,8 @@ def test_what_could_not_be_changed_is_printed_with_status_1(cluster: EmbeddedClu
     (["delete"], 2, "Give options that say which rules are deleted, or --all."),
     (["delete", "--all", "--principal", "User:a"], 2, "Give options that say which rules are deleted, or --all."),
     (["plan", "-", "--delete"], 2, "--delete is for --apply"),
+    (["plan", "-", "--all"], 2, "--all is for --delete"),
+    (["plan", "-", "--apply", "--delete"], 2, "Give options that say which rules are deleted, or --all."),
     (["plan", "-", "--apply", "--check"], 2, "--check and --apply exclude each other"),
     (["plan", "/nowhere/rules.json"], 2, "/nowhere/rules.json"),
     (["plan", "-"], 1, "has no rules of access lists: Expecting value"),

@@ -96,7 +96,7 @@ def test_a_whole_life_of_rules(version: str, admin: BrokerAdmin) -> None:
     nobody = AclFilter(principal="User:nobody")
     gone = admin.delete_acls(AclFilter.of(reader), nobody)
     assert (gone.acls_deleted, gone.written, gone.done) == ((reader,), True, True)
-    assert [(row.filter, row.acls, row.problems) for row in gone.filters] == [
+    assert [(row.filter, row.acls_deleted, row.problems) for row in gone.filters] == [
         (AclFilter.of(reader), (reader,), ()), (nobody, (), ())
     ]  # fmt: skip
     assert admin.delete_acls(in_force).acls_deleted == (denied,)
@@ -138,13 +138,19 @@ def test_a_plan_is_applied_and_deletes_nothing_unless_told(version: str, admin: 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_brokers_take_each_type_of_resource_and_the_newest_each_operation(version: str, admin: BrokerAdmin) -> None:
     is_newest = version == "4.3.1"
+    unheard = Acl(ResourceType.TRANSACTIONAL_ID, "a", "User:alice", AclOperation.TWO_PHASE_COMMIT)
     rules = {
         Acl(kind, {CLUSTER: "kafka-cluster", ResourceType.USER: "User:bob"}.get(kind, "a"), "User:alice", operation)
         for kind, operations in OPERATIONS.items()
         if kind is not ResourceType.USER or version_tuple(version) >= (3, 3)
         for operation in operations
         if is_newest or operation is DESCRIBE or kind is ResourceType.USER
-    }
+    } - {unheard}
+    with pytest.raises(
+        AclsRefused, match=r"TWO_PHASE_COMMIT of a TRANSACTIONAL_ID \(that needs InitProducerId in vers"
+    ):
+        admin.create_acls(*rules, unheard)
+    assert admin.acls().acls == ()
     assert len(rules) > (30 if is_newest else 4)
     assert set(admin.create_acls(*rules).acls_created) == rules
     assert set(admin.acls().acls) == rules
@@ -196,7 +202,7 @@ def test_brokers_before_2_0_have_no_prefixes(guarded: Clusters) -> None:
     literal = Acl(TOPIC, "clicks", "User:alice", READ)
     with BrokerAdmin(guarded("1.1.1").addresses()) as admin:
         for call in (lambda: admin.create_acls(literal, prefixed), lambda: admin.plan_acls([literal, prefixed])):
-            with pytest.raises(AclsRefused, match=r"broker 0 is older than Kafka 2\.0, and has no rules with prefix"):
+            with pytest.raises(AclsRefused, match=r"broker 0 never looks at prefixes \(that needs Kafka 2\.0\)"):
                 call()
         assert admin.acls().acls == ()
         assert admin.acls(AclFilter(pattern_type=PatternType.PREFIXED)).acls == ()
@@ -209,7 +215,7 @@ def test_rules_about_users_need_kafka_3_3(version: str, admin: BrokerAdmin) -> N
         assert admin.create_acls(rule).done
         assert admin.acls().acls == (rule,)
         return
-    with pytest.raises(AclsRefused, match=r"is older than Kafka 3\.3, and has no rules about users"):
+    with pytest.raises(AclsRefused, match=r"never looks at rules about users \(that needs Kafka 3\.3\)"):
         admin.create_acls(rule)
     assert admin.acls().acls == ()
 

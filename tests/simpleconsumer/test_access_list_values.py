@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from golden_acls import ALICE, EVERY, MALLORY, PREFIX, TOKENS, TOPIC, rules_of
-from golden_apis import of_name
+from golden_apis import frame, of_name
 
 from simpleconsumer.access_lists import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from simpleconsumer.dialect import KAFKA011
@@ -69,9 +69,16 @@ def test_a_rule_is_read_from_its_fields_of_which_some_may_be_left_out() -> None:
         ({"resource_type": "TOPIC"}, "the field 'resource_name' is missing"),
         ({**short, "host": None}, "the field 'host' is None, which is no text"),
         ({**short, "operation": "reed"}, "the field 'operation': 'reed' is none of"),
+        ({**short, "operation": "unknown"}, "the field 'operation': 'unknown' is none of"),
     ):
         with pytest.raises(ValueError, match=said):
             Acl.from_dict(values)
+
+
+def test_a_rule_that_was_listed_is_read_again_also_if_it_was_newer_than_the_client() -> None:
+    listed = Acl(ResourceType(99), "g", "User:alice", AclOperation(99), AclPermission(99), "*", PatternType(99))
+    assert listed.to_dict()["operation"] == "UNKNOWN"
+    assert Acl.from_dict(listed.to_dict()) == listed
 
 
 @pytest.mark.parametrize("each", of_name(r"DescribeAcls-all-v\d"), ids=str)
@@ -117,6 +124,42 @@ def test_a_rule_is_sent_in_versions_that_can_hold_it_alone() -> None:
         False,
     ]
     assert not KAFKA011.serves_acls({apis.DESCRIBE_ACLS.key: range(4)})
+
+
+@pytest.mark.parametrize(("kafka", "unseen"), [
+    ("1.1.1", {"TOPIC CREATE", "GROUP DESCRIBE_CONFIGS", "GROUP ALTER_CONFIGS", "TRANSACTIONAL_ID TWO_PHASE_COMMIT",
+               "USER ALL", "TOPIC PREFIXED"}),
+    ("2.8.2", {"GROUP DESCRIBE_CONFIGS", "GROUP ALTER_CONFIGS", "TRANSACTIONAL_ID TWO_PHASE_COMMIT", "USER ALL"}),
+    ("3.9.2", {"GROUP DESCRIBE_CONFIGS", "GROUP ALTER_CONFIGS", "TRANSACTIONAL_ID TWO_PHASE_COMMIT"}),
+    ("4.3.1", {"TRANSACTIONAL_ID TWO_PHASE_COMMIT"}),
+])  # fmt: skip
+def test_what_a_broker_looks_at_is_seen_by_its_versions_of_requests(kafka: str, unseen: set[str]) -> None:
+    """The operations are those that kafka.admin.AclCommand and AclEntry of these versions take.
+
+    But for two: Kafka 1.1.1 asks for Alter of a topic that is to grow, and 4.3.1 has two-phase commits switched off.
+    """
+    answer = memoryview(frame(kafka, "hand-ApiVersions-v0-response"))[8:]
+    served = KAFKA011.api_versions().decode(answer)[1]
+    rules = {
+        f"{kind.name} {operation.name}": Acl(kind, "g", "User:alice", operation)
+        for kind in (TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID)
+        for operation in AclOperation
+    }
+    rules["USER ALL"] = Acl(ResourceType.USER, "User:bob", "User:alice", ALL)
+    rules["DELEGATION_TOKEN ALL"] = Acl(ResourceType.DELEGATION_TOKEN, "g", "User:alice", ALL)
+    rules["TOPIC PREFIXED"] = Acl(TOPIC, "g", "User:alice", READ, pattern_type=PREFIXED)
+    assert {name for name, acl in rules.items() if KAFKA011.unseen_of_acl(served, acl)} == unseen
+
+
+def test_a_broker_of_0_11_has_no_tokens_and_deletes_no_groups() -> None:
+    tokens = Acl(ResourceType.DELEGATION_TOKEN, "g", "User:alice", AclOperation.DESCRIBE)
+    assert (
+        KAFKA011.unseen_of_acl(OLDEST, tokens) == "rules about delegation tokens (that needs Kafka 1.1, with KRaft 3.6)"
+    )
+    deleter = Acl(ResourceType.GROUP, "g", "User:alice", AclOperation.DELETE)
+    assert KAFKA011.unseen_of_acl(OLDEST, deleter) == "DELETE of a GROUP (that needs Kafka 1.1)"
+    assert KAFKA011.unseen_of_acl(OLDEST, PREFIX) == "prefixes (that needs Kafka 2.0)"
+    assert KAFKA011.unseen_of_acl(OLDEST, ALICE) == ""
 
 
 def test_brokers_before_2_0_are_asked_for_all_names_where_patterns_count() -> None:

@@ -1,11 +1,12 @@
 """The methods of `Admin` and `BrokerAdmin` for access lists: Kafka 0.11 and later, with ZooKeeper or without.
 
 Rules, and which failure each prevents:
-- Everything that can be known is checked before the first rule is changed: the rules themselves, whether each broker
-  that answers can hold them, whether there is an authorizer, and whether this user may see the rules.
+- Before the first rule is changed, these are checked: whether this user may see the rules, the rules that are missing,
+  and whether each broker that answers looks at them. Rules that exist are never in the way.
 - A rule that exists is not created again, and rules are deleted one by one, as they were listed: what somebody else
   creates meanwhile stays.
 - A change is done when each broker that answers knows of it: until then, one of them still decides by the old rules.
+  If none answers, it is not done.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3), kafka.security.authorizer.AclAuthorizer (2.8).
 """
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from simpleconsumer.access_lists import Acl, AclFilter
+from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.admin.acl_calls import AclCalls
 from zkconsumer.admin.acl_plans import (
     AclChange,
@@ -54,22 +56,20 @@ class AclAdministration:
         """
         return AclReport(in_order(self._acl_calls.read(within)))
 
-    def plan_acls(self, wanted: Iterable[Acl], within: AclFilter = _EVERY) -> AclPlan:
-        """Return how wanted rules differ from those that there are. Changes nothing; `apply_acls` does.
+    def plan_acls(self, rules: Iterable[Acl], within: AclFilter = _EVERY) -> AclPlan:
+        """Return how the rules that you want differ from those that there are. Changes nothing; `apply_acls` does.
 
         Args:
-            wanted: All rules that there shall be.
+            rules: All rules that you want.
             within: Which of the existing rules are compared: others are in nobody's way.
 
         Raises:
-            AclsRefused: A wanted rule has no effect, is not among those that `within` means, or is one that a broker
-                cannot hold.
+            AclsRefused: A rule is not among those that `within` means, or is missing and has no effect, or is missing
+                and one that a broker does not look at. Rules that exist are not checked.
         """
-        rules = list(dict.fromkeys(wanted))
-        check_new(rules)
-        found = plan(rules, (), within)
-        self._acl_calls.require(found.to_create)
-        return plan(rules, self._acl_calls.read(_EVERY), within)
+        found = plan(list(dict.fromkeys(rules)), self._acl_calls.read(_EVERY), within)
+        self._check_missing(found.to_create)
+        return found
 
     def apply_acls(self, planned: AclPlan, *, delete: bool = False, wait_s: float = 30.0) -> AclChange:
         """Create the rules that a plan misses; delete those that it has too much only if told to.
@@ -83,10 +83,14 @@ class AclAdministration:
             wait_s: Longest wait until each broker knows of the change, in seconds; 0 does not wait.
 
         Raises:
-            AclsRefused: A rule has no effect, or a broker cannot hold it; nothing was changed.
+            AclsRefused: A rule has no effect, a broker does not look at it, or one that is to be deleted is newer than
+                this client; nothing was changed.
             AclsUnfinished: Not all rules are changed, or not all brokers know of it in time; `change` says which.
         """
-        there = self._checked(planned.to_create, planned.to_delete if delete else ())
+        if delete:
+            _check_known(planned.to_delete)
+        there = set(self._acl_calls.read(_EVERY))
+        self._check_missing([acl for acl in planned.to_create if acl not in there])
         gone = tuple(acl for acl in planned.to_delete if acl in there) if delete else ()
         return self._changed(planned.to_create, there, gone, wait_s, kept=planned.unchanged)
 
@@ -104,7 +108,9 @@ class AclAdministration:
         """
         if not acls:
             raise ValueError("give at least one rule")
-        there = self._checked(acls, ())
+        check_new(acls)
+        there = set(self._acl_calls.read(_EVERY))
+        self._check_missing([acl for acl in acls if acl not in there])
         if dry_run:
             found = plan(acls, there, _EVERY)
             return AclChange(found.to_create, found.unchanged)
@@ -140,12 +146,10 @@ class AclAdministration:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _checked(self, created: Sequence[Acl], deleted: Sequence[Acl]) -> set[Acl]:
-        """Return the existing rules, after everything is checked that can be known before a change."""
-        check_new(created)
-        _check_known(deleted)
-        self._acl_calls.require(created)
-        return set(self._acl_calls.read(_EVERY))
+    def _check_missing(self, acls: Sequence[Acl]) -> None:
+        """Raise if rules that are missing cannot be created so that brokers look at them."""
+        check_new(acls)
+        self._acl_calls.require(acls)
 
     def _changed(
         self,
@@ -182,31 +186,42 @@ class AclAdministration:
         created = tuple(acl for acl in to_create if acl not in not_created)
         deleted = tuple(acl for acl in doomed if acl not in not_deleted)
         problems = (*not_created.values(), *not_deleted.values())
-        done = not problems and self._is_seen(created, deleted, wait_s)
+        doubt = "" if problems or wait_s <= 0 else self._doubt(created, deleted, wait_s)
+        is_known = bool(not problems and not doubt and (wait_s > 0 or not (created or deleted)))
         change = AclChange(
-            created, in_order({*wanted, *kept} & existing), deleted, rows, problems, bool(to_create or doomed), done
-        )
+            created, in_order({*wanted, *kept} & existing), deleted, rows,
+            (*problems, *([f"the rules are changed, but {doubt}"] if doubt else [])),
+            bool(to_create or doomed), is_known,
+        )  # fmt: skip
         if problems:
             raise AclsUnfinished(
                 f"{len(problems)} of {count_of(len(to_create) + len(doomed), 'rule')} of the access lists "
                 f"{self._acl_calls.where} are not changed: {first_few(*problems, most=3, between='; ')}", change,
                 "see what there is with `zkconsumer acls list`, and try again: a second change does what is missing",
             )  # fmt: skip
-        if not done and wait_s > 0:
+        if doubt:
             raise AclsUnfinished(
-                f"the access lists {self._acl_calls.where} are changed, but not every broker knows of it after "
-                f"{wait_s:g} s", change,
+                f"the access lists {self._acl_calls.where} are changed, but {doubt}", change,
                 "check again with `zkconsumer acls list`; each broker reads the change by itself",
             )  # fmt: skip
         return change
 
-    def _is_seen(self, created: Sequence[Acl], deleted: Sequence[Acl], wait_s: float) -> bool:
-        if not created and not deleted:
-            return True
+    def _doubt(self, created: Sequence[Acl], deleted: Sequence[Acl], wait_s: float) -> str:
+        """Return why it is not sure, after the wait, that each broker knows of a change; empty if it is."""
+        doubt = ""
+        refusing: set[int] = set()
+
+        def is_known() -> bool:
+            nonlocal doubt
+            doubt = self._acl_calls.doubt(created, deleted, refusing)
+            return not doubt
+
         try:
-            return wait_s > 0 and poll(lambda: self._acl_calls.all_know(created, deleted), wait_s)
-        except ClusterSilent:  # the change is made all the same
-            return False
+            if (not created and not deleted) or poll(is_known, wait_s):
+                return ""
+        except (ClusterSilent, AuthenticationFailed) as error:  # the change is made all the same
+            return f"no broker has said whether it knows of it: {error}"
+        return f"{doubt}, after {wait_s:g} s"
 
 
 def _check_known(acls: Sequence[Acl]) -> None:

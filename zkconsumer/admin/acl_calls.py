@@ -2,8 +2,8 @@
 
 Rules, and which failure each prevents:
 - Each request may be sent again, to another broker, too: the second one changes nothing.
-- A broker that cannot hold a rule would not look at it, so rules go to clusters alone of which each broker that answers
-  can hold them.
+- Rules go to clusters alone of which each broker that answers looks at them, as far as its versions of requests show.
+- A request that may have arrived may have been carried out. One that was never sent was not: it is said which it was.
 - The words of a broker about a missing right are its internals: the request as Java prints it. They are left out.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3), kafka.security.authorizer.AclAuthorizer (2.8).
@@ -17,13 +17,18 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from simpleconsumer.access_lists import Acl, AclFilter, ResourceType
+from simpleconsumer.access_lists import Acl, AclFilter
 from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.errors import AuthenticationFailed, SimpleConsumerError, broker_error
-from simpleconsumer.messages.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from simpleconsumer.errors import (
+    AuthenticationFailed,
+    SimpleConsumerError,
+    Throttled,
+    VersionNotServed,
+    broker_error,
+)
 from simpleconsumer.types import Broker, TopicVerdict
-from zkconsumer.admin.acl_plans import refused
+from zkconsumer.admin.acl_plans import AclFault, refuse
 from zkconsumer.admin.topics.controller_calls import ControllerCalls
 from zkconsumer.admin.values import AclsNotAuthorized, AclsRefused
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
@@ -40,7 +45,8 @@ _MOST_OF_A_REQUEST: Final = 200
 """Rules in one request. A controller of KRaft refuses more than some thousands."""
 _OF_ALL: Final = (ErrorCode.SECURITY_DISABLED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 """Codes that a broker answers to a whole request, in each of its rows."""
-_AGAIN: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER)
+_MAYBE: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
+_AGAIN: Final = (*_MAYBE, ErrorCode.NOT_CONTROLLER)
 _SETTING: Final = (
     "set authorizer.class.name in the settings of all brokers (with KRaft also of all controllers), and restart them"
 )
@@ -77,20 +83,23 @@ class AclCalls:
         return found
 
     def require(self, acls: Sequence[Acl]) -> None:
-        """Raise unless each broker that answers can hold some rules: one that cannot would not look at them.
+        """Raise unless each broker that answers looks at some rules, as far as its versions of requests show it.
 
         Raises:
-            AclsRefused: Names the rule and the broker.
+            AclsRefused: Names each rule that one does not look at, with the broker.
         """
-        needed = [acl for acl in acls if not KAFKA011.serves_acls(_OLDEST_VERSIONS, [acl])]
+        needed = [acl for acl in acls if KAFKA011.unseen_of_acl({}, acl)]
+        faults: dict[Acl, AclFault] = {}
         for broker in self._brokers() if needed else ():
-            with suppress(SimpleConsumerError), self._calls.client(broker) as client:
+            with suppress(SimpleConsumerError, AuthenticationFailed), self._calls.client(broker) as client:
                 served = client.served_versions()
+                if not KAFKA011.serves_acls(served):
+                    continue
                 for acl in needed:
-                    if KAFKA011.serves_acls(served) and not KAFKA011.serves_acls(served, [acl]):
-                        what, since = _NEEDS[acl.resource_type is ResourceType.USER]
-                        raise refused(acl, f"broker {broker.id} is older than Kafka {since}, and has no "
-                                           f"rules {what}", "upgrade it, or leave the rule out")  # fmt: skip
+                    if unseen := KAFKA011.unseen_of_acl(served, acl):
+                        why = f"broker {broker.id} never looks at {unseen}"
+                        faults.setdefault(acl, AclFault(acl, why, "upgrade it, or leave the rule out"))
+        refuse(list(faults.values()))
 
     def create(self, acls: Sequence[Acl]) -> dict[Acl, str]:
         """Create rules, and return which of them are not created, or may not be, with a sentence about each.
@@ -117,16 +126,45 @@ class AclCalls:
 
         return self._change(acls, "deleted", ask, is_begun=is_begun)
 
-    def all_know(self, created: Sequence[Acl], deleted: Sequence[Acl]) -> bool:
-        """Return whether each broker that answers, and lets this user see the rules, knows of a change."""
+    def doubt(self, created: Sequence[Acl], deleted: Sequence[Acl], refusing: set[int]) -> str:
+        """Return why it is not sure that each broker knows of a change, a clause.
+
+        Args:
+            created, deleted: The change.
+            refusing: The ids of brokers that have refused the credentials: they are not asked, and further ones are
+                added. Many refusals may have the user locked out.
+
+        Returns:
+            Empty if each broker that answers, and lets this user see the rules, knows of it. At least one has to.
+
+        Raises:
+            AuthenticationFailed: All brokers refuse the credentials.
+        """
         both = (*created, *deleted)
         within = AclFilter.of(both[0]) if len(both) == 1 else _EVERY
-        for broker in self._brokers():
-            with suppress(SimpleConsumerError, AuthenticationFailed), self._calls.client(broker) as client:
-                verdict, found = client.ask(KAFKA011.describe_acls(within))
-                if verdict.error_code == 0 and (not set(created) <= set(found) or set(deleted) & set(found)):
-                    return False
-        return True
+        is_known, reason = False, "none is there"
+        brokers = self._brokers()
+        for broker in brokers:
+            if broker.id in refusing:
+                continue
+            try:
+                with self._calls.client(broker) as client:
+                    verdict, found = client.ask(KAFKA011.describe_acls(within))
+            except AuthenticationFailed:
+                refusing.add(broker.id)
+                if len(refusing) == len(brokers):
+                    raise
+                continue
+            except SimpleConsumerError as error:
+                reason = str(error)
+                continue
+            if verdict.error_code:
+                reason = _said(verdict)
+            elif not set(created) <= set(found) or set(deleted) & set(found):
+                return f"not every broker knows of it: broker {broker.id} does not"
+            else:
+                is_known = True
+        return "" if is_known else f"no broker has said whether it knows of it: {reason}"
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -137,10 +175,13 @@ class AclCalls:
         problems: dict[Acl, str] = {}
         for start in range(0, len(acls), _MOST_OF_A_REQUEST):
             part = acls[start : start + _MOST_OF_A_REQUEST]
+            tries = _Tries(ask, part)
             try:
-                verdicts = self._at_any(lambda client: ask(client, part), lambda answer: answer, _CHANGE_S)  # noqa: B023
+                verdicts = self._at_any(tries.ask, lambda answer: answer, _CHANGE_S)
             except (ClusterSilent, AuthenticationFailed) as error:
-                problems.update({acl: f"nobody knows whether the rule {acl} is {done}: {error}" for acl in part})
+                for acl in part:
+                    may_be = f"nobody knows whether the rule {acl} is {done}"
+                    problems[acl] = f"{may_be if tries.is_open else f'the rule {acl} is not {done}'}: {error}"
                 later = acls[start + _MOST_OF_A_REQUEST :]
                 problems.update({acl: f"the rule {acl} is not {done}: no broker was asked any more" for acl in later})
                 break
@@ -214,8 +255,30 @@ class AclCalls:
         return AclsRefused(f"the access lists {self.where} are not {done}: {_said(verdict)}")
 
 
-_OLDEST_VERSIONS: Final = {api.key: range(1) for api in (DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS)}
-_NEEDS: Final = {False: ("with prefixes", "2.0"), True: ("about users", "3.3")}
+class _Tries:
+    """The tries of one part of a change.
+
+    Attributes:
+        is_open: A try may have been carried out, and nobody knows whether it was.
+    """
+
+    def __init__(
+        self, change: Callable[[BrokerClient, Sequence[Acl]], list[TopicVerdict]], part: Sequence[Acl]
+    ) -> None:
+        self._change = change
+        self._part = part
+        self.is_open = False
+
+    def ask(self, client: BrokerClient) -> list[TopicVerdict]:
+        """Return what a broker answers to the change."""
+        before, self.is_open = self.is_open, True
+        try:
+            verdicts = self._change(client, self._part)
+        except (Throttled, VersionNotServed):  # nothing was sent
+            self.is_open = before
+            raise
+        self.is_open = before or any(verdict.error_code in _MAYBE for verdict in verdicts)
+        return verdicts
 
 
 def _said(verdict: TopicVerdict) -> str:

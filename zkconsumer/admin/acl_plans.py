@@ -2,7 +2,8 @@
 
 Rules, and which failure each prevents:
 - Brokers take rules that have no effect: a host by its name, an operation that the resource does not have, a prefix
-  `*`. Whoever relies on such a rule is not protected, or cannot work. They are refused by name.
+  `*`. Whoever relies on such a rule is not protected, or cannot work. New ones are refused by name, all at once. Those
+  that exist are compared like any others, so that what one cluster lists can be wanted of it.
 - A rule is what its fields say, all of them: one with another host is another rule.
 
 Source: kafka.security.authorizer.AclEntry, kafka.server.AclApis, kafka.admin.AclCommand (2.8);
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rebalance.subscription import check_topic
 from simpleconsumer.access_lists import (
@@ -41,7 +42,9 @@ OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = {
         ResourceType.USER: "CREATE_TOKENS DESCRIBE_TOKENS",
     }.items()
 }
-"""The operations that brokers look at for each type of resource."""
+"""The operations of each type of resource in Kafka 4.3. Which of them older brokers look at: `unseen_of_acl`."""
+_MOST_NAMED: Final = 50
+"""Refused rules that one error names."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +97,19 @@ class FilteredAcls:
 
     Attributes:
         filter: The filter.
-        acls: The rules that it means, and that are deleted, or would be.
+        acls_deleted: The rules that it means, and that are deleted, or would be.
         problems: Rules that are not deleted, or of which that is not known, a sentence each.
     """
 
     filter: AclFilter
-    acls: tuple[Acl, ...]
+    acls_deleted: tuple[Acl, ...]
     problems: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, under the names of the fields."""
         return {
-            "filter": self.filter.to_dict(), "acls_deleted": dicts_of(self.acls), "problems": list(self.problems)
+            "filter": self.filter.to_dict(), "acls_deleted": dicts_of(self.acls_deleted),
+            "problems": list(self.problems),
         }  # fmt: skip
 
 
@@ -118,9 +122,10 @@ class AclChange(JsonValue):
         unchanged: Rules that were to be created, and existed.
         acls_deleted: Rules that are gone.
         filters: The same by filter, for a deletion by filters.
-        problems: Rules that are not changed, or of which that is not known, a sentence each.
+        problems: Rules that are not changed, or of which that is not known, a sentence each. If all are changed: why
+            `done` is False after the wait.
         written: Brokers were asked for the change; False with `dry_run`, and where there was nothing to do.
-        done: Each broker that answers knows of the change.
+        done: Each broker that answers knows of the change, and at least one has answered.
     """
 
     acls_created: tuple[Acl, ...] = ()
@@ -186,89 +191,125 @@ def plan(wanted: Sequence[Acl], existing: Iterable[Acl], within: AclFilter) -> A
 # -- what a new rule must be like --------------------------------------------------------------------------------------
 
 
+class AclFault(NamedTuple):
+    """Why a rule is not created.
+
+    Attributes:
+        acl: The rule.
+        why: A clause.
+        remedy: What to do about it, a clause.
+    """
+
+    acl: Acl
+    why: str
+    remedy: str = ""
+
+
 def check_new(acls: Sequence[Acl]) -> None:
-    """Raise if one of some rules has no effect, or is none.
+    """Raise if some rules have no effect, or are none.
 
     Raises:
-        AclsRefused: Names the rule, the value, and what it has to be.
+        AclsRefused: Names each such rule, the value, and what it has to be.
     """
-    for acl in acls:
-        for check in (_check_kinds, _check_name, _check_principal, _check_host):
-            check(acl)
+    refuse([fault for acl in acls if (fault := _fault_of(acl)) is not None])
 
 
-def refused(acl: Acl, why: str, remedy: str = "") -> AclsRefused:
-    """Return the error for a rule that is not created."""
-    return AclsRefused(f"no rule is created: {why}, in {acl}", remedy)
+def refuse(faults: Sequence[AclFault]) -> None:
+    """Raise the error for rules that are not created, unless there is none."""
+    if not faults:
+        return
+    if len(faults) == 1:
+        acl, why, remedy = faults[0]
+        raise AclsRefused(f"no rule is created: {why}, in {acl}", remedy)
+    said = [f"{why}, in {acl}{f' ({remedy})' if remedy else ''}" for acl, why, remedy in faults]
+    raise AclsRefused(
+        f"no rule is created: {len(said)} of them are refused: {first_few(*said, most=_MOST_NAMED, between='; ')}"
+    )
 
 
-def _check_kinds(acl: Acl) -> None:
+def _fault_of(acl: Acl) -> AclFault | None:
+    for check in (_check_kinds, _check_name, _check_principal, _check_host):
+        fault = check(acl)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _check_kinds(acl: Acl) -> AclFault | None:
     operations = OPERATIONS.get(acl.resource_type)
     if operations is None:
-        raise refused(acl, f"the resource type {acl.resource_type.name} is for filters alone",
-                      f"give one of {', '.join(each.name for each in OPERATIONS)}")  # fmt: skip
+        return AclFault(acl, f"the resource type {acl.resource_type.name} is for filters alone",
+                        f"give one of {', '.join(each.name for each in OPERATIONS)}")  # fmt: skip
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise refused(acl, f"the pattern type {acl.pattern_type.name} is for filters alone", "give LITERAL or PREFIXED")
+        return AclFault(
+            acl, f"the pattern type {acl.pattern_type.name} is for filters alone", "give LITERAL or PREFIXED"
+        )
     if acl.permission not in (AclPermission.ALLOW, AclPermission.DENY):
-        raise refused(acl, f"the permission {acl.permission.name} is for filters alone", "give ALLOW or DENY")
+        return AclFault(acl, f"the permission {acl.permission.name} is for filters alone", "give ALLOW or DENY")
     if acl.operation not in operations:
         names = ", ".join(each.name for each in AclOperation if each in operations)
         owners = [kind.name for kind, known in OPERATIONS.items() if acl.operation in known]
         hint = f"; {acl.operation.name} is an operation of {first_few(*owners)}" if owners else ""
-        raise refused(acl, f"there is no operation {acl.operation.name} of {acl.resource_type.name}",
-                      f"give one of {names}{hint}")  # fmt: skip
+        return AclFault(acl, f"there is no operation {acl.operation.name} of {acl.resource_type.name}",
+                        f"give one of {names}{hint}")  # fmt: skip
+    return None
 
 
-def _check_name(acl: Acl) -> None:
+def _check_name(acl: Acl) -> AclFault | None:
     kind, name = acl.resource_type, acl.resource_name
     if not name:
-        raise refused(acl, "the name of the resource is empty", f"give a name, or {WILDCARD} for every {kind.name}")
+        return AclFault(acl, "the name of the resource is empty", f"give a name, or {WILDCARD} for every {kind.name}")
     if kind is ResourceType.CLUSTER:
         if name != CLUSTER_NAME or acl.pattern_type is not PatternType.LITERAL:
-            raise refused(acl, f"the cluster is called {acl.pattern_type.name} {name}",
-                          f"its only name is LITERAL {CLUSTER_NAME}")  # fmt: skip
-        return
+            return AclFault(acl, f"the cluster is called {acl.pattern_type.name} {name}",
+                            f"its only name is LITERAL {CLUSTER_NAME}")  # fmt: skip
+        return None
     if name == WILDCARD:
         if acl.pattern_type is PatternType.PREFIXED:
-            raise refused(acl, f"the prefix {WILDCARD} stands for names that start with {WILDCARD}, and not for all",
-                          f"give the pattern type LITERAL, with which {WILDCARD} means every {kind.name}")  # fmt: skip
-        return
+            return AclFault(
+                acl, f"the prefix {WILDCARD} stands for names that start with {WILDCARD}, and not for all",
+                f"give the pattern type LITERAL, with which {WILDCARD} means every {kind.name}",
+            )  # fmt: skip
+        return None
     if kind is ResourceType.TOPIC:
         try:
             check_topic(name if acl.pattern_type is PatternType.LITERAL else f"{name}x")  # the start of a name
         except ZkConsumerError as error:
-            raise refused(acl, str(error)) from error
+            return AclFault(acl, str(error))
     if kind is ResourceType.USER and acl.pattern_type is PatternType.LITERAL:
-        _check_typed(acl, name, "the user")
+        return _check_typed(acl, name, "the user")
+    return None
 
 
-def _check_principal(acl: Acl) -> None:
-    _check_typed(acl, acl.principal, "the principal")
+def _check_principal(acl: Acl) -> AclFault | None:
+    return _check_typed(acl, acl.principal, "the principal")
 
 
-def _check_typed(acl: Acl, principal: str, what: str) -> None:
+def _check_typed(acl: Acl, principal: str, what: str) -> AclFault | None:
     kind, colon, name = principal.partition(":")
     if not colon:
-        raise refused(acl, f"{what} {principal!r} has no type", f"write User:{principal or 'NAME'}")
+        return AclFault(acl, f"{what} {principal!r} has no type", f"write User:{principal or 'NAME'}")
     if not kind or not name:
-        raise refused(acl, f"{what} {principal!r} is not TYPE:NAME", f"write User:{name or 'NAME'}")
+        return AclFault(acl, f"{what} {principal!r} is not TYPE:NAME", f"write User:{name or 'NAME'}")
     if kind != "User" and kind.lower() == "user":
-        raise refused(acl, f"{what} {principal!r} is another one than User:{name}", f"write User:{name}")
+        return AclFault(acl, f"{what} {principal!r} is another one than User:{name}", f"write User:{name}")
+    return None
 
 
-def _check_host(acl: Acl) -> None:
+def _check_host(acl: Acl) -> AclFault | None:
     if acl.host == WILDCARD:
-        return
+        return None
     if not acl.host:
-        raise refused(acl, "the host is empty", f"give an address, or {WILDCARD} for every host")
+        return AclFault(acl, "the host is empty", f"give an address, or {WILDCARD} for every host")
     try:
         address = ipaddress.ip_address(acl.host)
     except ValueError:
-        raise refused(acl, f"the host {acl.host!r} is no address, and brokers compare addresses alone",
-                      f"give an address, or {WILDCARD} for every host") from None  # fmt: skip
+        return AclFault(acl, f"the host {acl.host!r} is no address, and brokers compare addresses alone",
+                        f"give an address, or {WILDCARD} for every host")  # fmt: skip
     written = java_address(address)
     if written != acl.host:
-        raise refused(acl, f"brokers compare texts, and never see the address {acl.host} so", f"write {written}")
+        return AclFault(acl, f"brokers compare texts, and never see the address {acl.host} so", f"write {written}")
+    return None
 
 
 def java_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:

@@ -49,7 +49,8 @@ Examples:
 _CREATE_EPILOG = """\
 \b
 One rule is created for each resource, principal, host and operation that you give. Rules that exist stay. Brokers
-compare the address of a client with the host, never its name. A rule that brokers would not look at is refused.
+compare the address of a client with the host, never its name. A rule that these brokers never look at is refused, as
+far as the requests that they serve show it.
 
 \b
 Examples:
@@ -60,8 +61,9 @@ Examples:
 """
 _DELETE_EPILOG = """\
 \b
-The rules are listed first, and each is deleted by itself. A principal without another rule loses the right, unless
-the brokers allow everybody to use what no rule is about (allow.everyone.if.no.acl.found).
+The rules are listed first, and each is deleted by itself. With the name of a resource, LITERAL rules are meant unless
+--pattern-type says otherwise. A principal without another rule loses the right, unless the brokers allow everybody to
+use what no rule is about (allow.everyone.if.no.acl.found).
 
 \b
 Example:
@@ -69,9 +71,10 @@ Example:
 """
 _PLAN_EPILOG = """\
 \b
-FILE has the rules that there shall be, as `zkconsumer acls list --json` prints them; - is standard input. In a rule,
-host may be left out (*), pattern_type (LITERAL) and permission (ALLOW). The other options say which of the existing
-rules are compared; without them, all are. Nothing is changed without --apply, and nothing is deleted without --delete.
+FILE has the rules you want, as `zkconsumer acls list --json` prints them; - is standard input. In a rule, host may be
+left out (*), pattern_type (LITERAL) and permission (ALLOW). The other options say which of the existing rules are
+compared; without them, all are. Nothing is changed without --apply, and nothing is deleted without --delete. That
+needs one of the other options, or --all.
 
 \b
 Examples:
@@ -134,13 +137,18 @@ _RESOURCE_HELP: Final = "TYPE:NAME, such as topic:clicks, group:billing, cluster
 _FILTER_NAMES: Final = ("resource", "pattern_type", "principal", "host", "operation", "permission")
 
 
-def _filter_options(command: Command) -> Command:
-    """Add the options that say which rules are meant; the command gets one parameter `within`."""
+def _filter_options(command: Command, of_a_name: PatternType = PatternType.ANY) -> Command:
+    """Add the options that say which rules are meant; the command gets one parameter `within`.
+
+    Args:
+        of_a_name: The pattern type where a resource is named, unless one is given.
+    """
+    default = "[any]" if of_a_name is PatternType.ANY else f"any. [{of_a_name.name.lower()} with a name, otherwise any]"
 
     @functools.wraps(command)  # with the options that it has already
     def with_filter(*args: Any, **kwargs: Any) -> Any:
         given = {name: kwargs.pop(name) for name in _FILTER_NAMES}
-        return command(*args, within=_filter_of(given), **kwargs)
+        return command(*args, within=_filter_of(given, of_a_name), **kwargs)
 
     for option in (
         click.option("--permission", type=_NameType(AclPermission), metavar="NAME", help="allow or deny."),
@@ -149,7 +157,7 @@ def _filter_options(command: Command) -> Command:
         click.option("--host", metavar="ADDRESS", help="This host in the rule."),
         click.option("--principal", metavar="TYPE:NAME", help="This principal in the rule, such as User:alice."),
         click.option("--pattern-type", type=_NameType(PatternType), metavar="NAME",
-                     help="literal or prefixed; match: the rules in force for the resource. [any]"),
+                     help=f"literal or prefixed; match: the rules in force for the resource; {default}"),
         click.option("--resource", type=_ResourceType(), metavar="TYPE[:NAME]",
                      help=f"{_RESOURCE_HELP}; topic: every topic."),
     ):  # fmt: skip
@@ -157,9 +165,14 @@ def _filter_options(command: Command) -> Command:
     return with_filter  # type: ignore[return-value]
 
 
-def _filter_of(given: dict[str, Any]) -> AclFilter:
+def _literal_filter_options(command: Command) -> Command:
+    """Add the same, for a command that means LITERAL rules where a resource is named."""
+    return _filter_options(command, PatternType.LITERAL)
+
+
+def _filter_of(given: dict[str, Any], of_a_name: PatternType) -> AclFilter:
     kind, name = given["resource"] or (ResourceType.ANY, None)
-    pattern = given["pattern_type"] or PatternType.ANY
+    pattern = given["pattern_type"] or (PatternType.ANY if name is None else of_a_name)
     if pattern is PatternType.MATCH and name is None:
         raise click.UsageError("--pattern-type match needs the name of a resource: --resource TYPE:NAME.")
     return AclFilter(
@@ -277,7 +290,7 @@ def _named(kind: ResourceType, name: str | None) -> str:
 
 @acls.command("delete", epilog=_DELETE_EPILOG)
 @_where_options
-@_filter_options
+@_literal_filter_options
 @click.option("--all", "all_rules", is_flag=True, help="Delete all rules.")
 @click.option("--dry-run", is_flag=True, help="Print which rules are meant, and delete nothing.")
 @_wait_option
@@ -291,11 +304,16 @@ def delete_acls(
     as_json: bool,
 ) -> None:
     """Delete the rules that the options mean, and wait until no broker knows of them."""
-    if all_rules == (within != AclFilter()):
-        raise click.UsageError("Give options that say which rules are deleted, or --all.")
+    _check_bounded(within, all_rules)
     with open_topic_admin(zookeeper, brokers, _CLIENT_ID) as admin, _shown(as_json):
         change = admin.delete_acls(within, dry_run=dry_run, wait_s=wait_s)
     _print_change(change, as_json, is_planned=dry_run)
+
+
+def _check_bounded(within: AclFilter, all_rules: bool) -> None:
+    """Refuse to delete rules unless it is said which, or that all are meant."""
+    if all_rules == (within != AclFilter()):
+        raise click.UsageError("Give options that say which rules are deleted, or --all.")
 
 
 @acls.command("plan", epilog=_PLAN_EPILOG)
@@ -304,6 +322,7 @@ def delete_acls(
 @_filter_options
 @click.option("--apply", "is_applied", is_flag=True, help="Create the rules that are missing.")
 @click.option("--delete", "deletes", is_flag=True, help="With --apply: delete the rules that are not in FILE.")
+@click.option("--all", "all_rules", is_flag=True, help="With --delete: compare all rules, also with an empty FILE.")
 @click.option("--check", is_flag=True, help="End with status 1 if something is to be created or deleted.")
 @_wait_option
 def plan_acls(
@@ -313,6 +332,7 @@ def plan_acls(
     within: AclFilter,
     is_applied: bool,
     deletes: bool,
+    all_rules: bool,
     check: bool,
     wait_s: float,
     as_json: bool,
@@ -322,7 +342,14 @@ def plan_acls(
         raise click.UsageError("--delete is for --apply. Without it, what would be deleted is printed.")
     if check and is_applied:
         raise click.UsageError("--check and --apply exclude each other.")
+    if all_rules and not deletes:
+        raise click.UsageError("--all is for --delete. Without options, all rules are compared.")
+    if deletes:
+        _check_bounded(within, all_rules)
     wanted = _wanted(file)
+    if deletes and not wanted and not all_rules:
+        raise click.UsageError(f"{getattr(file, 'name', '-')} has no rules. Delete what the options mean with "
+                               "`zkconsumer acls delete`, or give --all instead of them.")  # fmt: skip
     with open_topic_admin(zookeeper, brokers, _CLIENT_ID) as admin, _shown(as_json):
         planned = admin.plan_acls(wanted, within)
         if is_applied:
