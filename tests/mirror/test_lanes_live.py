@@ -200,8 +200,7 @@ def check_what_replicas_lack(pair: KafkaCluster, wire: Wire, run: Run) -> None:
         assert wire.end() == 300
         [appended] = wire.client.ask(KAFKA011.appended_ends({wire.name: -1}))
         assert (appended.error_code, appended.offset) == (0, 310)
-        lag = "replicas have the offsets before 300, the leader those before 310"
-        with lane(pair, wire.name, run) as sender, pytest.raises(LaneStuck, match=lag):
+        with lane(pair, wire.name, run) as sender, pytest.raises(LaneStuck):
             sender.position(1.0)
     finally:
         pair.resume(1)
