@@ -70,7 +70,8 @@ class Wire:
         """Send the batch that belongs at an offset; error code, and base offset as answered."""
         data = source_batch(offset, records, time_ms=time_ms)
         stamp = BatchProducer(*producer, offset if sequence is None else sequence)
-        return tuple(self.put_as_is(restamped(data, SOURCE, stamp, takes_zstd=True).data))  # type: ignore[return-value]
+        answered = self.put_as_is(restamped(data, SOURCE, stamp, takes_zstd=True).data)
+        return answered.error_code, answered.base_offset
 
     def put_foreign(self, offset: int, records: int = 1, codec: str = "none") -> ProducedPartition:
         """Send a batch without a producer id."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
-from lane_writing import SOURCE, WAIT_S, Wire, counted, lane, settings_of, source_batch, write
+from lane_writing import SOURCE, WAIT_S, Wire, counted, lane, source_batch, write
 
 from rebalance.errors import AccessRefused, RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.mirror import lane as lane_module
 from zkconsumer.mirror.errors import BatchRefused, LaneClosed, LaneStuck, NumberRefused
 from zkconsumer.mirror.lane_events import Run
-from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.waiting import wait_until
@@ -102,14 +101,13 @@ def test_a_lane_goes_on_after_any_error_that_a_call_has_raised(
     no_rights = AccessRefused("no rights", "give some")
     errors: list[BaseException] = [RebalanceError("no session"), KeyboardInterrupt(), no_rights]
 
-    def leaders(wanted: object) -> dict[TopicPartition, Broker]:
+    def leaders(wanted: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Broker]:
         if errors:
             raise errors[-1]
-        leader = cluster.leader(*name)
-        assert leader is not None
-        return {name: Broker(leader, "127.0.0.1", cluster.port(leader))}
+        return look_up(wanted)
 
-    with LaneSender(name, run, leaders, settings_of(2_000).connection) as sender:
+    with lane(cluster, name, run, timeout_ms=2_000) as sender:
+        look_up, sender._leaders = sender._leaders, leaders
         for end in (50, 100):
             while errors:
                 with pytest.raises(type(errors[-1])):
@@ -138,7 +136,7 @@ def test_a_lane_that_is_throttled_waits_on_its_connection_for_as_long_as_the_cal
         sender.send(source_batch(60, 10), SOURCE, 60, WAIT_S)
         assert sender.flush(WAIT_S) == 70
         assert sender.send(source_batch(70, 10), SOURCE, 70, WAIT_S)
-        with pytest.raises(LaneStuck, match=r"within 0\.3 s: the broker throttles this client, for 2\d\.\d s more"):
+        with pytest.raises(LaneStuck, match=r"within 0\.3 s: the broker throttles this client, for \d+\.\d s more"):
             sender.flush(0.3)
         assert sender._client is client, "it is the same connection"
         assert (cluster.faults.used(plan), cluster.faults.used(produce)) == (1, 2)
@@ -158,10 +156,10 @@ def test_what_is_known_of_the_log_may_get_too_old_while_a_throttle_is_waited_for
         cluster.faults.add(Fault.throttle(1.0, api="produce"))
         sender.send(source_batch(50, 10), SOURCE, 50, WAIT_S)
         assert sender.flush(WAIT_S) == 60
-        reads = cluster.faults.add(Fault.delay(0.0, api="offsets"), times=None)
+        reads = cluster.faults.add(Fault.delay(0.0, api="describe_producers"), times=None)
         sender.send(source_batch(60, 10), SOURCE, 60, WAIT_S)
         assert sender.flush(WAIT_S) == 70
-        assert cluster.faults.used(reads) == 1, "the end is read again before the batch is sent"
+        assert cluster.faults.used(reads) >= 1, "the end is read again before the batch is sent"
     assert counted(cluster, name.topic) == 70
 
 
