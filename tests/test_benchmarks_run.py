@@ -25,6 +25,7 @@ SMALL: Final = {
                 "--kafka", "0.8.2.2", "embedded-0.8", "embedded-0.7"],
     "embedded_broker": ["8"],
     "first_start": ["--topics", "1", "--partitions", "20"],
+    "flat_memory": ["--kept", "10000", "--millions", "0.02"],
     "idle_member": ["--partitions", "3", "--seconds", "1", "--messages", "1"],
     "lag_round": ["--groups", "3", "--partitions", "4", "--rounds", "1", "--runs", "1", "--offsets", "kafka"],
     "log_check": ["--megabytes", "2", "--rounds", "1"],

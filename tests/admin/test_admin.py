@@ -286,7 +286,7 @@ def test_the_program_of_the_page_runs(
     embedded_cluster: EmbeddedCluster, admin: Admin, group: str, topic: str, tmp_path: Path
 ) -> None:
     # The second one is in tests/interop/test_broker_groups_administered.py.
-    [text, _] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [text, _, _] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     for shown, real in (
         ("zk1:2181,zk2:2181/kafka", embedded_cluster.zookeeper_connect), ('"billing"', f'"{group}"'),
         ('"clicks"', f'"{topic}"'),
