@@ -3,9 +3,9 @@
     python tests/benchmarks/flat_memory.py                            # 50 million messages of 100 B from Kafka 3.9.2
     python tests/benchmarks/flat_memory.py --kafka 4.3.1 --millions 10 --reader polled
 
-The broker keeps five million messages with snappy (`--kept`). `KafkaConsumer` reads them again and again by `seek`. For a stream
-each round has a new member; the closed one is freed before the next starts (Python would do that at a time of its own).
-The memory is what the kernel counts as resident for the process.
+The broker keeps five million messages with snappy (`--kept`). `KafkaConsumer` reads them again and again by `seek`. For
+a stream each round has a new member; the closed one is freed before the next starts (Python would do that at a time of
+its own). The memory is what the kernel counts as resident for the process.
 """
 
 from __future__ import annotations
