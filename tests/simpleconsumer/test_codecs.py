@@ -379,7 +379,7 @@ def test_time_grows_with_the_bytes_and_not_with_their_square(kind: str) -> None:
     started = time.process_time()
     with memory_growth_below(64 * MEBIBYTE):
         assert len(decompress(codec, packed, MEBIBYTE)) <= MEBIBYTE
-    assert time.process_time() - started < 8
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("codec", ALL)
