@@ -27,6 +27,8 @@ class CutLog:
         cluster.create_topic(topic, assignment={0: [0, 1]})
         wait_until(lambda: self._in_sync() == [0, 1], WAIT_S, "both replicas to be in sync")
         self.produce(0, b"kept", KEPT, acks=-1)
+        # A slow follower may have left the replicas in sync before the messages were written.
+        wait_until(lambda: self._in_sync() == [0, 1], WAIT_S, "both replicas to have the messages")
         cluster.kill(1)
         wait_until(lambda: self._in_sync() == [0], WAIT_S, "the leader to be alone")
         self.produce(0, b"lost", LOST)

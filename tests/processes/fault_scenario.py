@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from fault_players import CASTS
 from fault_servers import OF_TODAY, SERVERS, Servers
 from fault_stage import UNGRACEFUL, Setup, Stage
+from group_members import RECONNECTED_S
 
-# A session that is ended behind its client's back: the client learns of it when it has reconnected.
-SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
+SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=RECONNECTED_S)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ AUTO_COMMIT_S = 0.5
 LAST_DELIVERY_S = SESSION_S * (LEASE_FRACTION + 1) / 2
 """A member that nobody answers has delivered its last message by then: halfway from the end of its lease to that of its
 session. A process that waits for its turn on a busy machine writes down late what it has delivered in time."""
+RECONNECTED_S = SESSION_S / 2
+"""A client whose session was ended from outside learns of it when it has reconnected. It does so by then, on a busy
+machine, too; its lease would end its deliveries a little later."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
     "zookeeper.connection.timeout.ms": 15_000,

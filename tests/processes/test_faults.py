@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
-from group_members import AUTO_COMMIT_S, LAST_DELIVERY_S, SESSION_S, MemberProcess
+from group_members import AUTO_COMMIT_S, LAST_DELIVERY_S, RECONNECTED_S, SESSION_S, MemberProcess
 from group_scene import Scene, assert_clean, scene
 
 from zkconsumer.testing.history.checks import Limits, find_zombies
@@ -30,8 +30,7 @@ LEASE = 2 / 3
 PARTITIONS = 8
 # What was delivered since the last commit may come again: one interval, and the time between deciding and writing.
 UNGRACEFUL = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=0.05)
-# A session that is ended behind its client's back: the client learns of it when it has reconnected.
-SESSION_ENDED = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=0.5)
+SESSION_ENDED = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=RECONNECTED_S)
 ENSEMBLE_SESSION_S = 6.0
 PATIENT_BROKER = {"zookeeper.session.timeout.ms": 30_000}  # the fault is for the members alone
 REBALANCE = ("assigned", "revoked", "lost")
@@ -217,7 +216,7 @@ def test_a_lonely_member_goes_on_behind_what_it_has_done_when_its_session_ends(s
     a.wait_for("assigned", since_ns=ended_ns, count=8)
     stage.load.grow(100)
     stage.settle()
-    repeats = assert_clean(stage.history(), Limits(repeat_before_end_s=60.0, zombie_slack_s=0.5))
+    repeats = assert_clean(stage.history(), Limits(repeat_before_end_s=60.0, zombie_slack_s=RECONNECTED_S))
     assert repeats <= 1, "only the message in hand was not done"
 
 

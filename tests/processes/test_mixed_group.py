@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
-from group_members import AUTO_COMMIT_S
+from group_members import AUTO_COMMIT_S, RECONNECTED_S
 from group_scene import JAVA_SETTINGS, Scene, scene
 
 from zkconsumer.testing.history.checks import Limits, check_history, count_allowed_repeats
@@ -26,7 +26,7 @@ NS = 1_000_000_000
 JAVA_SESSION_S = int(JAVA_SETTINGS["zookeeper.session.timeout.ms"]) / 1000
 DRAIN_MS = 3000
 UNGRACEFUL = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0)
-SESSION_ENDED = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=0.5)
+SESSION_ENDED = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=RECONNECTED_S)
 
 
 @pytest.fixture

@@ -477,9 +477,9 @@ def test_a_topic_that_is_created_again_is_not_read_on(embedded_cluster: Embedded
             next(reader)
         embedded_cluster.delete_topic(topic)
         embedded_cluster.create_topic(topic, partitions=2)
-        load(embedded_cluster, topic, 2 * COUNT)
         with pytest.raises(PartitionStopped, match="was deleted"):
             next(reader)
+        load(embedded_cluster, topic, 2 * COUNT)
         assert list(reader) == []
 
 
