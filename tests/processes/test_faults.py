@@ -231,7 +231,7 @@ def test_a_restart_of_zookeeper_moves_and_repeats_nothing(fresh_group: str, fres
         scene(cluster, fresh_group, [fresh_topic()], partitions=PARTITIONS) as stage,
     ):
         members = [
-            stage.group.join(name, topics=stage.topics, zookeeper_session_timeout_ms=8000) for name in ("a", "b")
+            stage.group.join(name, topics=stage.topics, zookeeper_session_timeout_ms=20_000) for name in ("a", "b")
         ]
         before = stage.wait_shares(a=4, b=4)
         committed = stage.wait_committed()

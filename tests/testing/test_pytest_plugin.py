@@ -26,7 +26,7 @@ def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environ
     (folder / "conftest.py").write_text(CONFTEST)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", *options], cwd=folder,
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "ZKCONSUMER_REQUIRE_REAL": "", **environment},
     )  # fmt: skip
     return ran.stdout + ran.stderr
@@ -79,7 +79,7 @@ def test_it(pytestconfig):
 """
     (tmp_path / "test_it.py").write_text(text)
     ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True,
-                         text=True, timeout=120, check=False)  # fmt: skip
+                         text=True, timeout=300, check=False)  # fmt: skip
     assert "1 passed" in ran.stdout, ran.stdout
 
 

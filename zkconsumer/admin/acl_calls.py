@@ -226,7 +226,9 @@ class AclCalls:
                     return answer
                 reasons.append(_said(again[0]))
             if not reasons and not self._calls.cluster.brokers():
-                reasons.append("no broker is registered")
+                unusable = self._calls.cluster.reader.left_out
+                reasons += [f"broker {number} cannot be used: {why}" for number, why in sorted(unusable.items())]
+                reasons = reasons or ["no broker is registered"]
             if not reasons:
                 raise AclsRefused(
                     f"there are no access lists {self.where}: that needs brokers of Kafka 0.11 or later",

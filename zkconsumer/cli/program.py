@@ -30,6 +30,7 @@ from zkconsumer.cli.groups import groups, release
 from zkconsumer.cli.lag import exporter, lag
 from zkconsumer.cli.load import compact_files, load, spark_zip
 from zkconsumer.cli.log import log
+from zkconsumer.cli.mirror import mirror
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.option_types import hint_for_option, refuse_repeated_options
 from zkconsumer.cli.produce import produce
@@ -169,6 +170,7 @@ program.add_command(exporter)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(acls)
+program.add_command(mirror)
 program.add_command(compact_files)
 program.add_command(check_config)
 program.add_command(load)

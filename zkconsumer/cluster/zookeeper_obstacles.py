@@ -117,6 +117,7 @@ _GIVE_CERTIFICATE = "set zookeeper.ssl.certfile and zookeeper.ssl.keyfile"
 _CHECK_SASL = (
     "check zookeeper.sasl.username and zookeeper.sasl.password, and the login configuration (jaas) of the server"
 )
+_SILENT_TLS = " accepts connections, but does not answer the TLS handshake in time"
 _PLAIN_PORT = "set zookeeper.use.ssl=false, or give the server's secureClientPort in zookeeper.connect"
 _TLS_PORT = "set zookeeper.use.ssl=true, or give the server's clientPort in zookeeper.connect"
 
@@ -291,6 +292,8 @@ class ObstacleSearch:
                 return Obstacle(text, *_of_a_file(error))
             except TimeoutError:
                 is_silent = True
+                # The next question takes as long again, and the answer may be wanted before.
+                self._answers[_key(server)] = Obstacle(text, _SILENT_TLS)
                 break
             if stands is True:
                 break
@@ -301,7 +304,7 @@ class ObstacleSearch:
         if not stands and zookeeper_answer(server, self._timeout_s) is not None:
             return Obstacle(text, " does not speak TLS at this port", _PLAIN_PORT)
         if is_silent:
-            return Obstacle(text, " accepts connections, but does not answer the TLS handshake in time")
+            return Obstacle(text, _SILENT_TLS)
         if not stands:
             return Obstacle(text, " accepts connections, but does not speak TLS")
         return Obstacle(

@@ -1,4 +1,4 @@
-"""The errors of a lane: each names the partition, what was expected and what was found. Pure.
+"""The errors of mirrors and lanes: each names the partition, what was expected and what was found. Pure.
 
 ZkConsumerError
 └── LaneError
@@ -10,6 +10,10 @@ ZkConsumerError
     │   └── BelowRun         the log ends before the first offset of the run
     ├── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
     └── LaneClosed           the lane was closed
+MirrorError                  of a whole mirror
+├── MirrorRefused            it cannot be started as it is asked for
+├── StateUnreadable          the state topic has a record that is not of a mirror, or of a later version
+└── SourceLost               messages that were not copied are not in the source any more, or it is another topic now
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -185,3 +189,68 @@ class LaneClosed(LaneError):
 
     def __str__(self) -> str:
         return f"{self.place}: the lane was closed"
+
+
+class MirrorError(ZkConsumerError):
+    """Root of the errors of a mirror as a whole."""
+
+
+class MirrorRefused(MirrorError):
+    """A mirror cannot be started as it is asked for.
+
+    Attributes:
+        reason: Why, a clause with the values.
+        remedy: What helps.
+    """
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason, remedy)
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class StateUnreadable(MirrorError):
+    """The state topic has a record that is not of a mirror, or of a later version.
+
+    Attributes:
+        place: Topic, partition and offset of the record.
+        reason: What is wrong, a clause.
+    """
+
+    remedy = "give the mirror a --name of its own, whose state topic nobody else writes"
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.place}: the record of the mirror's state cannot be read: {self.reason}"
+
+
+class SourceLost(MirrorError):
+    """Messages that were not copied are not in the source any more, or the source is another topic now.
+
+    Attributes:
+        place: Topic and partition of the source.
+        position: The offset that was to be copied next.
+        go_on_at: Where the copy goes on if what is lost is skipped; None if it cannot.
+        cause: The name of the cause, as the runs have it.
+        reason: What was found, a clause.
+    """
+
+    remedy = "--on-data-loss skip goes on after what is lost, and records it as a hole"
+
+    def __init__(self, place: str, position: int, go_on_at: int | None, cause: str, reason: str) -> None:
+        super().__init__(place, position, go_on_at, cause, reason)
+        self.place = place
+        self.position = position
+        self.go_on_at = go_on_at
+        self.cause = cause
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.place} at offset {self.position}: {self.reason}"

@@ -127,6 +127,11 @@ class LaneSender(Closing):
         """Whether leaders still know the producer, by the times of its last records (`LaneMachine.is_guarded`)."""
         return self._machine.is_guarded
 
+    @property
+    def takes_zstd(self) -> bool:
+        """Whether the leader takes zstd; False before there was a connection."""
+        return self._takes_zstd
+
     def position(self, timeout_s: float) -> int:
         """Return the offset for which a batch may be offered now.
 

@@ -1,0 +1,303 @@
+"""`zkconsumer mirror`: copies topics to another cluster, says how far that is, and compares both sides."""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from zkconsumer.cli.option_types import ListingGroup, Seconds, named_values
+from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem, print_table, say, warn
+from zkconsumer.config.connection_settings import find_connection_settings
+
+if TYPE_CHECKING:
+    from zkconsumer.mirror.mirror import Mirror, MirrorSettings
+    from zkconsumer.mirror.reports import LaneAudit, LaneState
+    from zkconsumer.mirror.runs import Lane
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_JOIN_S: Final = 60.0
+_RUN_EPILOG = """\
+\b
+Each record is copied once and in order, for every reader, as long as nobody else writes to the topics of the target.
+What is killed goes on by itself: the position is computed from the end of the target's log. Start the same command on
+several machines to share the work.
+
+\b
+The target needs brokers of Kafka 0.11 or later. Its topics are made with the partitions and settings of the source, and
+grow as the source does; nothing is ever deleted. Ctrl-C and SIGTERM end the copying in order.
+
+\b
+Examples:
+  zkconsumer mirror run --from-zookeeper zk1:2181 --to-brokers b1:9092 --whitelist 'clicks|views'
+  zkconsumer mirror run --from old --to new --until-end     # profiles, see `zkconsumer --help`
+"""
+_PLAN_EPILOG = """\
+\b
+Nothing is changed. The exit status is 4 if something speaks against the mirror: it would refuse to start.
+"""
+_STATUS_EPILOG = """\
+\b
+This reads the two clusters, and no process of the mirror has to run. The exit status is 0 when nothing is left to be
+copied, 1 when something is, or is not known.
+"""
+_AUDIT_EPILOG = """\
+\b
+This reads both logs from their start to their end, and compares key, value and headers of each record with those of the
+record from which it was copied. Records that the source has deleted since cannot be compared, and are counted.
+The exit status is 0 if nothing differs, 1 if something does. --json has a hash for each 65,536 offsets of the source.
+"""
+
+
+@click.group(cls=ListingGroup)
+def mirror() -> None:
+    """Copy topics to another cluster, each record once, and compare both sides."""
+
+
+def _sides(command: Command) -> Command:
+    """Give a command the options that name the two clusters and the mirror."""
+    for side, meaning in (("to", "The target"), ("from", "The source")):
+        for option, metavar, text in (
+            ("config", "FILE", "properties of a consumer, with TLS and SASL if it needs them"),
+            ("brokers", "LIST", "some brokers, host:port,host:port"),
+        ):
+            command = click.option(f"--{side}-{option}", metavar=metavar, help=f"{meaning}: {text}.")(command)
+        command = click.option(f"--{side}", metavar="PROFILE", help=f"{meaning}: a profile.")(command)
+    command = click.option("--from-zookeeper", metavar="HOSTS", help="The source: host:port,host:port/chroot.")(command)
+    return click.option("--name", default="mirror", metavar="NAME", help="Name of the mirror. [mirror]")(command)
+
+
+def _chosen(command: Command) -> Command:
+    """Give a command the options that say which topics are copied, and how they are made."""
+    options = (
+        click.option("--whitelist", default=".*", metavar="REGEX", help="Topics to copy: names or a pattern. [all]"),
+        click.option("--prefix", default="", metavar="TEXT", help="Comes before each name on the target."),
+        click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Another name on the target."),
+        click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N",
+                     help="Replicas on the target. [3, as far as there are brokers]"),
+        click.option("--topic-config", "settings", multiple=True, metavar="NAME=VALUE",
+                     help="A setting of the topics that are made."),
+        click.option("--timestamps", type=click.Choice(["source", "target"]), default="source",
+                     help="Whose times the records get. [source]"),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@mirror.command("run", epilog=_RUN_EPILOG)
+@_sides
+@_chosen
+@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none",
+              help="For records of sources before Kafka 0.11; others keep theirs. [none]")  # fmt: skip
+@click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail",
+              help="What to do when the source has lost what was not copied. [fail]")  # fmt: skip
+@click.option("--rate", "rate_bytes", type=click.IntRange(1), metavar="BYTES", help="Most bytes a second.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=16, metavar="N",
+              help="At the first start: how many processes may share the work. [16]")  # fmt: skip
+@click.option("--until-end", is_flag=True, help="End when all is copied that is there.")
+@click.option("--progress", "progress_s", type=Seconds(0.1), default=10.0, metavar="SECONDS",
+              help="Time between two lines on standard error. [10]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
+def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any) -> None:
+    """Copy until Ctrl-C, or with --until-end until everything is copied."""
+    from zkconsumer.mirror.mirror import Mirror
+
+    running = Mirror(_settings(until_end=until_end, **options))
+    failure: list[Exception] = []
+
+    def run() -> None:
+        try:
+            running.run()
+        except Exception as error:  # noqa: BLE001 - raised again below, on the main thread
+            failure.append(error)
+
+    with LeaveSignals() as signals:
+        signals.wait_quietly()
+        thread = threading.Thread(target=run, name="mirror", daemon=True)
+        thread.start()
+        while thread.is_alive() and not signals.came:
+            select.select([signals.fd], [], [], min(progress_s, 0.5) if until_end else progress_s)
+            signals.drain()
+            if not until_end:
+                _print_figures(running, as_json)
+        running.stop()
+        thread.join(_JOIN_S)
+    _print_figures(running, as_json)
+    if failure:
+        raise failure[0]
+    failed = [found for found in running.ended().values() if found.failure is not None]
+    if failed:
+        raise CliError(f"{len(failed)} lanes have stopped; the first one: {failed[0].failure}", "see docs/MIRROR.md")
+
+
+@mirror.command("plan", epilog=_PLAN_EPILOG)
+@_sides
+@_chosen
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan_mirror(as_json: bool, **options: Any) -> None:
+    """Print what would be made on the target, and what speaks against it."""
+    from zkconsumer.mirror.mirror import plan
+
+    plans = plan(_settings(**options))
+    if as_json:
+        click.echo(json.dumps([each.as_json() for each in plans]))
+    else:
+        rows = [[each.source, each.target, str(each.partitions), each.action, _settings_text(each.settings)]
+                for each in plans]  # fmt: skip
+        print_table(["TOPIC", "ON THE TARGET", "PARTITIONS", "ACTION", "SETTINGS"], rows, right=(2,),
+                    marked=[index for index, each in enumerate(plans) if each.findings])  # fmt: skip
+        for each in plans:
+            for finding in each.findings:
+                print_problem(finding)
+    if any(each.findings for each in plans):
+        raise click.exceptions.Exit(4)
+
+
+@mirror.command("status", epilog=_STATUS_EPILOG)
+@_sides
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status_of_mirror(as_json: bool, **options: Any) -> None:
+    """Print how far each partition is."""
+    from zkconsumer.mirror.reports import mirror_status
+
+    states = mirror_status(_settings(**options))
+    if as_json:
+        click.echo(json.dumps([_state_json(state) for state in states]))
+    else:
+        rows = [[*_lane_cells(state.lane), cell(state.position), cell(state.source_end), cell(state.lag),
+                 str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
+        headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "RUNS", "HOLES"]
+        print_table(headers, rows, right=range(2, 7), marked=[i for i, each in enumerate(states) if each.lag is None])
+    if any(state.lag != 0 for state in states):
+        raise click.exceptions.Exit(1)
+
+
+@mirror.command("audit", epilog=_AUDIT_EPILOG)
+@_sides
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def audit_mirror(as_json: bool, **options: Any) -> None:
+    """Compare each record of the target with the one from which it was copied."""
+    from zkconsumer.mirror.reports import audit
+
+    found = list(audit(_settings(**options)))
+    if as_json:
+        click.echo(json.dumps([_audit_json(each) for each in found]))
+    else:
+        rows = [[*_lane_cells(each.lane), str(each.records), str(each.different), str(each.only_target),
+                 str(each.not_copied)] for each in found]  # fmt: skip
+        headers = ["SOURCE", "TARGET", "EQUAL", "DIFFERENT", "DELETED AT SOURCE", "TO BE COPIED"]
+        print_table(headers, rows, right=range(2, 6), marked=[i for i, each in enumerate(found) if each.different])
+        for each in found:
+            for difference in each.differences:
+                print_problem(f"{each.lane.place}: offset {difference.source_offset}: {difference.what}")
+        if all(each.is_equal for each in found):
+            click.echo("both sides are equal")
+    if not all(each.is_equal for each in found):
+        raise click.exceptions.Exit(1)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def _settings(
+    name: str,
+    renames: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    prefix: str = "",
+    replication_factor: int | None = None,
+    on_data_loss: str = "fail",
+    timestamps: str = "source",
+    from_zookeeper: str | None = None,
+    **options: Any,
+) -> MirrorSettings:
+    from zkconsumer.mirror.mirror import MirrorSettings
+    from zkconsumer.mirror.topics import TopicRules
+
+    zookeeper, source = _side("from", from_zookeeper, options)
+    _, target = _side("to", None, options)
+    if zookeeper is None and "bootstrap.servers" not in source:
+        raise click.UsageError(
+            "Nothing names the source: give --from, --from-zookeeper, --from-brokers or --from-config."
+        )
+    if "bootstrap.servers" not in target:
+        raise click.UsageError("Nothing names brokers of the target: give --to-brokers, or --to or --to-config with "
+                               "bootstrap.servers.")  # fmt: skip
+    rules = TopicRules(prefix, named_values(renames), replication_factor, named_values(settings))
+    return MirrorSettings(
+        name, target, source, zookeeper, rules=rules, skips_losses=on_data_loss == "skip",
+        sets_times=timestamps == "target", **options,
+    )  # fmt: skip
+
+
+def _side(side: str, zookeeper: str | None, options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return ZooKeeper and properties of one side, and take its options out of the others."""
+    profile, config, brokers = (options.pop(name) for name in (side, f"{side}_config", f"{side}_brokers"))
+    found = find_connection_settings(zookeeper, config, profile, {}, f"--{side}-zookeeper")
+    properties: dict[str, Any] = dict(found.properties)
+    if brokers is not None:
+        properties["bootstrap.servers"] = brokers
+    return (None if brokers is not None else found.zookeeper), properties
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+def _print_figures(running: Mirror, as_json: bool) -> None:
+    figures = running.figures() or running.ended()
+    lags = [found.lag for found in figures.values()]
+    known = sum(lag for lag in lags if lag is not None)
+    records = sum(found.records for found in figures.values())
+    size_bytes = sum(found.size_bytes for found in figures.values())
+    troubles = sorted({found.trouble for found in figures.values() if found.trouble})
+    failures = [(lane, found.failure) for lane, found in figures.items() if found.failure is not None]
+    if as_json:
+        say(json.dumps({
+            "lanes": len(figures), "records": records, "bytes": size_bytes, "lag": known,
+            "unknown_lag": lags.count(None), "failed": [lane.place for lane, _ in failures], "troubles": troubles,
+        }))  # fmt: skip
+        return
+    unknown = f", {lags.count(None)} unknown" if None in lags else ""
+    warn(f"mirror: {len(figures)} partitions, {records} records copied, {size_bytes} bytes, lag {known}{unknown}")
+    for lane, failure in failures:
+        warn(f"mirror: {lane.place} is stopped: {failure}")
+    for trouble in troubles[:3]:
+        warn(f"mirror: {trouble}")
+
+
+def _lane_cells(lane: Lane) -> list[str]:
+    return [f"{lane.source.topic}/{lane.source.partition}", f"{lane.target.topic}/{lane.target.partition}"]
+
+
+def _settings_text(settings: Any) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+
+
+def _state_json(state: LaneState) -> dict[str, Any]:
+    return {
+        "source": _place_json(state.lane.source), "target": _place_json(state.lane.target),
+        "cluster": state.lane.cluster, "position": state.position, "source_start": state.source_start,
+        "source_end": state.source_end, "target_end": state.target_end, "lag": state.lag, "runs": state.runs,
+        "holes": [{"first": first, "end": end, "cause": cause} for first, end, cause in state.holes],
+    }  # fmt: skip
+
+
+def _audit_json(found: LaneAudit) -> dict[str, Any]:
+    return {
+        "source": _place_json(found.lane.source), "target": _place_json(found.lane.target),
+        "cluster": found.lane.cluster, "equal": found.records, "different": found.different,
+        "deleted_at_source": found.only_target, "to_be_copied": found.not_copied,
+        "differences": [each._asdict() for each in found.differences],
+        "leaves": [
+            {"first": leaf.first, "records": leaf.records, "bytes": leaf.size_bytes, "source": leaf.source_hash,
+             "target": leaf.target_hash} for leaf in found.leaves
+        ],
+    }  # fmt: skip
+
+
+def _place_json(name: Any) -> dict[str, Any]:
+    return {"topic": name.topic, "partition": name.partition}

@@ -1,0 +1,390 @@
+"""Copies one lane: reads its partition of the source, and writes each record once into its partition of the target.
+
+Rules, and which failure each prevents:
+- The position is computed from the end of the target's log, over and over: nothing that is stored elsewhere can
+  disagree with it, whatever is killed at which moment.
+- A run is stored before its first record is sent, and a batch never crosses a run.
+- A hole that may look different to another process (compaction, retention) starts a run only when all that a former
+  owner of the lane may have sent has arrived or never will.
+- What was copied last is compared with the source before anything is written: a source that was cut off, or is another
+  topic, is found even where brokers cannot tell.
+- Nothing is skipped unless the user has said so; what is skipped is a hole with its cause.
+
+Threads: each lane has its own; `stop` from any.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance.errors import RebalanceError
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError
+from simpleconsumer.types import ProducerId
+from zkconsumer.backoff import Backoff
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
+from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.mirror.errors import (
+    BelowRun,
+    LaneClosed,
+    LaneStopped,
+    LaneStuck,
+    MirrorError,
+    MirrorRefused,
+    NumberRefused,
+    SourceLost,
+)
+from zkconsumer.mirror.lane import FRESH_S
+from zkconsumer.mirror.lane_sender import LaneSender
+from zkconsumer.mirror.pieces import Limits, Piece, has_transactions, pieces
+from zkconsumer.mirror.records import Side, compare_last
+from zkconsumer.mirror.runs import Cause, Lane, LaneMap, RunRecord
+from zkconsumer.mirror.source import LaneSource, SourcePool
+from zkconsumer.mirror.state_log import StateLog
+from zkconsumer_error import ZkConsumerError
+
+log = logging.getLogger(__name__)
+
+WAIT_S: Final = 30.0
+SETTLE_S: Final = FRESH_S + 10.0
+"""A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
+_IDLE_S: Final = 0.2
+_BACKOFF: Final = Backoff(0.2, 10.0)
+_DETERMINED: Final = frozenset((Cause.START, Cause.TRANSACTION, Cause.FORGOTTEN, Cause.CUT))
+"""Causes that look the same to each process that reads the source."""
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """What the lanes of a mirror have in common.
+
+    Attributes:
+        source, target: The two clusters.
+        new_producer_id: Returns a producer id of the target.
+        limits: How large batches become.
+        skips_losses: Goes on after what the source has lost, instead of stopping the lane.
+        incarnations: Topic of the source -> which topic of this name it is.
+        forgotten_after_ms: As for `LaneMachine`.
+        settle_s: See `SETTLE_S`.
+        take_bytes: Waits until so many bytes may be copied, as the rate is limited.
+    """
+
+    source: Side
+    target: Side
+    new_producer_id: Callable[[], ProducerId]
+    limits: Limits
+    skips_losses: bool
+    incarnations: Mapping[str, str]
+    forgotten_after_ms: int
+    take_bytes: Callable[[int], None] = lambda size_bytes: None
+    settle_s: float = SETTLE_S
+
+
+@dataclass
+class LaneFigures:
+    """What a lane has done since it was started, and how it is.
+
+    Attributes:
+        records, size_bytes: Copied, and stored on the target.
+        whole_batches, encoded_batches: How they were copied.
+        position: The next offset of the source; -1 before that is known.
+        source_end: Where the source's log ends; -1 before that is known.
+        is_guarded: Whether the target's brokers still know the producer, by the times of the last records.
+        trouble: What delays it now, a clause.
+        failure: Why it copies no further; None while it does.
+    """
+
+    records: int = 0
+    size_bytes: int = 0
+    whole_batches: int = 0
+    encoded_batches: int = 0
+    position: int = -1
+    source_end: int = -1
+    is_guarded: bool = True
+    trouble: str = ""
+    failure: ZkConsumerError | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are to be copied; None if that is not known."""
+        return max(0, self.source_end - self.position) if min(self.position, self.source_end) >= 0 else None
+
+
+class LaneCopier:
+    """Copies one lane until it is stopped, on a thread of its own.
+
+    Args:
+        lane: What is copied.
+        state: Where its runs are.
+        pool: Fetches the source.
+        settings: What lanes have in common.
+
+    Attributes:
+        lane: What is copied.
+        figures: What was done.
+    """
+
+    def __init__(self, lane: Lane, state: StateLog, pool: SourcePool, settings: LaneSettings) -> None:
+        self.lane = lane
+        self.figures = LaneFigures()
+        self._state = state
+        self._settings = settings
+        self._source = LaneSource(pool, lane.source)
+        self._stopping = threading.Event()
+        self._sender: LaneSender | None = None
+        self._runs = LaneMap(lane)
+        self._settled_at = 0.0
+        self._saw_transactions = False
+        self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
+
+    def start(self) -> None:
+        """Start to copy."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Copy no further; waits for nothing. What was sent and not answered may be stored."""
+        self._stopping.set()
+        self._source.wake()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread to end after `stop`; return whether it has."""
+        self._thread.join(max(0.0, timeout_s))
+        if self._thread.is_alive() and self._sender is not None:
+            self._sender.close()
+            self._thread.join(1.0)
+        return not self._thread.is_alive()
+
+    @property
+    def _place(self) -> str:
+        return f"{self.lane.source.topic}/{self.lane.source.partition}"
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set() and self.figures.failure is None:
+            done_before = self.figures.records
+            try:
+                self._copy()
+                failures = 0
+            except LaneClosed:
+                continue
+            except (NumberRefused, BelowRun) as error:
+                self._renumber(error)
+            except SourceLost as error:
+                if not self._may_skip(error):
+                    self._fail(error)
+            except (LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError) as error:
+                if isinstance(error, (MessageError, BrokenFraming)):
+                    self._fail(error)
+                    continue
+                failures = 1 if self.figures.records > done_before else failures + 1
+                self.figures.trouble = str(error)
+                log.warning("mirror: lane %s waits: %s", self.lane.place, error)
+                self._stopping.wait(_BACKOFF.wait_s(failures - 1))
+            except (MirrorError, LaneStopped, ZkConsumerError) as error:
+                self._fail(error)
+            except Exception as error:  # a bug; the other lanes go on, and this one says so
+                log.exception("mirror: lane %s has ended by a fault", self.lane.place)
+                self._fail(MirrorError(f"{self.lane.place} ended by a bug: {type(error).__name__}: {error}"))
+
+    def _fail(self, error: ZkConsumerError) -> None:
+        self.figures.failure = error
+        self._source.stop()
+        log.error("mirror: lane %s is stopped: %s", self.lane.place, error)
+
+    def _copy(self) -> None:
+        """Copy until the lane goes on at another position, or is stopped."""
+        self._runs = self._state.map_of(self.lane)
+        if not self._runs.runs:
+            self._begin()
+            self._settled_at = time.monotonic()
+        elif not self._settled_at:
+            self._settled_at = time.monotonic() + self._settings.settle_s
+        last = self._runs.runs[-1]
+        self._check_incarnation(last)
+        with self._new_sender(last) as sender:
+            self._sender = sender
+            try:
+                while not self._stopping.is_set():
+                    target = sender.position(WAIT_S)
+                    self.figures.trouble = ""
+                    run = self._runs.at(target)
+                    if run is None:
+                        raise BelowRun(self.lane.target, self._runs.runs[0].target_first, target)
+                    self._follow(sender, target, run.source_at(target))
+                sender.flush(WAIT_S)
+            finally:
+                self._sender = None
+                self._source.stop()
+
+    def _follow(self, sender: LaneSender, target: int, position: int) -> None:
+        """Copy in order, until the lane goes on elsewhere."""
+        compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+        self._source.start(position)
+        self._saw_transactions = False
+        self.figures.position = position
+        while not self._stopping.is_set():
+            chunk = self._source.next_chunk(_IDLE_S)
+            self.figures.source_end = self._source.end
+            self.figures.is_guarded = sender.is_guarded
+            if chunk is None:
+                self.figures.trouble = self._source.trouble
+                if sender.flush(WAIT_S) != target:
+                    return
+                continue
+            moved = self._send_chunk(sender, chunk, target, position)
+            if moved is None:
+                return
+            target = moved
+            position = max(position, chunk.next_offset)
+            self.figures.position = position
+            if chunk.error is not None:
+                sender.flush(WAIT_S)
+                raise chunk.error
+            self._source.done(chunk)
+
+    def _send_chunk(self, sender: LaneSender, chunk: Chunk, target: int, position: int) -> int | None:
+        """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
+        if chunk.dialect is None:
+            return target
+        self._saw_transactions = self._saw_transactions or has_transactions(chunk)
+        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
+        found = list(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
+        if found and not self._declare(sender, found, target):
+            return None
+        for piece in found:
+            self._settings.take_bytes(len(piece.data))
+            if not sender.send(piece.data, self.lane.source, target, WAIT_S):
+                return None
+            target += piece.records
+            self._count(piece)
+        return target
+
+    def _count(self, piece: Piece) -> None:
+        figures = self.figures
+        figures.records += piece.records
+        figures.size_bytes += len(piece.data)
+        figures.whole_batches += piece.is_whole
+        figures.encoded_batches += not piece.is_whole
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def _declare(self, sender: LaneSender, found: Sequence[Piece], target: int) -> bool:
+        """Store the runs that begin with these pieces; return False if the lane goes on elsewhere."""
+        new: list[RunRecord] = []
+        run, upcoming = self._runs.at(target), self._runs.after(target)
+        assert run is not None
+        last = self._runs.runs[-1]
+        for piece in found:
+            if not new and upcoming is not None and upcoming.target_first == target:
+                run, upcoming = upcoming, self._runs.after(target)
+            crosses = not new and upcoming is not None and upcoming.target_first < target + piece.records
+            if crosses or run.source_at(target) != piece.first_offset:
+                numbering = self._runs.numbering(last)
+                run = RunRecord(
+                    self.lane, self._runs.number + 1 + len(new), last.producer, numbering.sequence_at(target),
+                    piece.first_offset, target, run.cause if crosses else self._cause(), last.incarnation,
+                )  # fmt: skip
+                new.append(run)
+            target += piece.records
+        if not new:
+            return True
+        if any(each.cause not in _DETERMINED for each in new) and not self._is_settled(sender, new[0].target_first):
+            return False
+        return self._state.write(new, WAIT_S)
+
+    def _cause(self) -> Cause:
+        """Return why there is a hole."""
+        return Cause.TRANSACTION if self._saw_transactions else Cause.COMPACTED
+
+    def _is_settled(self, sender: LaneSender, target: int) -> bool:
+        """Wait until nothing of a former owner can arrive; return whether the end of the log is still there."""
+        left_s = self._settled_at - time.monotonic()
+        if left_s <= 0:
+            return True
+        self.figures.trouble = f"a hole waits {left_s:.0f} s for what a former owner of the lane may have sent"
+        self._stopping.wait(left_s)
+        return False  # the position is computed anew
+
+    def _begin(self) -> None:
+        """Store the first run of a new lane: from the start of the source's log, into an empty partition."""
+        ends = self._settings.target.cluster.log_ends([self.lane.target], [EARLIEST, LATEST])[self.lane.target]
+        if isinstance(ends, str):
+            raise LaneStuck(self.lane.target, 0.0, ends)
+        start, end = (int(each or 0) for each in ends)
+        if end > start:
+            raise MirrorRefused(
+                f"{self.lane.target.topic}/{self.lane.target.partition} has offsets {start} to {end - 1}, and this "
+                "mirror has not written them",
+                "copy into a topic that nobody else writes: --rename, or delete the topic",
+            )
+        found = self._settings.source.cluster.log_ends([self.lane.source], [EARLIEST])[self.lane.source]
+        if isinstance(found, str):
+            raise LaneStuck(self.lane.source, 0.0, found)
+        producer = self._settings.new_producer_id()
+        incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
+        first = int(found[0] or 0)
+        self._state.write([RunRecord(self.lane, 1, producer, 0, first, end, Cause.START, incarnation)], WAIT_S)
+
+    def _renumber(self, error: NumberRefused | BelowRun) -> None:
+        """Store the run to go on with: brokers have forgotten the producer, or the log was cut off before a run."""
+        end = error.offset if isinstance(error, NumberRefused) else error.end
+        run = self._runs.at(end)
+        if run is None:
+            self._fail(error)
+            return
+        numbering = self._runs.numbering(run)
+        producer, sequence, cause = run.producer, numbering.sequence_at(end), Cause.CUT
+        if isinstance(error, NumberRefused):
+            producer, sequence, cause = numbering.next_epoch(end).producer, 0, Cause.FORGOTTEN
+        log.warning("mirror: lane %s starts a new run at offset %d of the target: %s", self.lane.place, end, error)
+        self._state.write(
+            [RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
+                       run.incarnation)], WAIT_S,
+        )  # fmt: skip
+
+    def _new_sender(self, last: RunRecord) -> LaneSender:
+        settings = self._settings
+        return LaneSender(
+            self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
+            follows_others=True, forgotten_after_ms=settings.forgotten_after_ms,
+        )  # fmt: skip
+
+    # -- what the source has lost --------------------------------------------------------------------------------------
+
+    def _check_incarnation(self, last: RunRecord) -> None:
+        now = self._settings.incarnations.get(self.lane.source.topic, "")
+        if last.incarnation and now and now != last.incarnation:
+            reason = f"the topic was deleted and created again: it is {now} now, and {last.incarnation} was copied"
+            raise SourceLost(self._place, last.source_first, 0, Cause.RECREATED.value, reason)
+
+    def _may_skip(self, error: SourceLost) -> bool:
+        """Store the run after what is lost, if the user wants it skipped."""
+        if not self._settings.skips_losses or error.go_on_at is None:
+            return False
+        ends = self._settings.target.cluster.log_ends([self.lane.target], [LATEST])[self.lane.target]
+        if isinstance(ends, str):
+            return True  # later
+        end = int(ends[0] or 0)
+        run = self._runs.at(end)
+        if run is None:
+            return False
+        left_s = self._settled_at - time.monotonic()
+        if left_s > 0:
+            self.figures.trouble = f"{error}; this is skipped in {left_s:.0f} s"
+            self._stopping.wait(left_s)
+            return True
+        log.warning("mirror: lane %s skips what is lost: %s", self.lane.place, error)
+        numbering = self._runs.numbering(self._runs.runs[-1])
+        incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
+        self._state.write(
+            [RunRecord(self.lane, self._runs.number + 1, self._runs.runs[-1].producer, numbering.sequence_at(end),
+                       error.go_on_at, end, Cause(error.cause), incarnation)], WAIT_S,
+        )  # fmt: skip
+        return True

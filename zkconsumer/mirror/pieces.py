@@ -1,0 +1,192 @@
+"""Cuts what was fetched from the source into batches for the target: whole ones, or ones encoded anew. Pure.
+
+A record batch of Kafka 0.11 and later is copied whole where it can be: nothing is decompressed. It is decoded and
+encoded anew, with its neighbours, if it is small, has holes, was read in part, or belongs to a set with aborted
+transactions.
+
+Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from simpleconsumer import codecs
+from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.fetching.partition_queue import Chunk
+
+WHOLE_BYTES: Final = 16_384
+"""Smaller batches are merged: each is a request of its own, and requests are the limit then, not bytes."""
+_OVERHEAD: Final = 12
+"""Bytes of a batch before those that its size counts."""
+_CODEC_MASK: Final = 7
+_IS_TRANSACTIONAL: Final = 16
+_IS_CONTROL: Final = 32
+_NO_TIME: Final = -1
+_CODEC_NAMES: Final = {number: name for name, number in codecs.BATCH_CODECS.items()}
+
+
+class Limits(NamedTuple):
+    """How large the batches become that are encoded anew.
+
+    Attributes:
+        batch_bytes: Keys and values of one batch, at most, unless a single record is larger.
+        batch_records: Records of one batch, at most.
+        decoded_max_bytes: The size of a decompressed batch, at most.
+        codec: The codec for records that came without a batch of Kafka 0.11.
+        takes_zstd: Whether the target takes zstd.
+        sets_times: Records get the time at which they are copied.
+    """
+
+    batch_bytes: int = 524_288
+    batch_records: int = 4_000
+    decoded_max_bytes: int = 1 << 30
+    codec: str = "none"
+    takes_zstd: bool = True
+    sets_times: bool = False
+
+
+class Piece(NamedTuple):
+    """Records at consecutive offsets of the source, as one batch.
+
+    Attributes:
+        first_offset: The offset of the first record in the source.
+        records: How many records.
+        data: One whole record batch.
+        is_whole: Whether it is the batch of the source.
+    """
+
+    first_offset: int
+    records: int
+    data: bytes
+    is_whole: bool
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.first_offset + self.records
+
+
+class _Span(NamedTuple):
+    """A part of a fetched set: one batch to copy whole, or neighbours to decode."""
+
+    start: int
+    end: int
+    head: BatchHead | None
+    codec: str
+
+
+def has_transactions(chunk: Chunk) -> bool:
+    """Return whether a set has batches of transactions, or their markers: holes in it are theirs."""
+    return bool(chunk.aborted) or any(head.attributes & (_IS_CONTROL | _IS_TRANSACTIONAL) for _, head in _heads(chunk))
+
+
+def pieces(chunk: Chunk, name: TopicPartition, position: int, limits: Limits, now_ms: int) -> Iterator[Piece]:
+    """Yield the batches of a set, from an offset of the source on.
+
+    Args:
+        chunk: What was fetched.
+        name: The partition of the source.
+        position: The first offset that is wanted.
+        limits: How large batches become.
+        now_ms: Milliseconds since 1970.
+
+    Raises:
+        MessageError: A message cannot be read.
+        BrokenFraming: Nothing after a place can be read.
+    """
+    for span in _spans(chunk, position, limits):
+        if span.head is not None:
+            yield Piece(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
+            continue
+        messages = _decoded(chunk, span, name, position, limits)
+        for batch in _batches(messages, limits):
+            own = now_ms if limits.sets_times else None
+            rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
+            data = encode_producer_batch([(rows, (0.0,))], span.codec, 0.0)
+            yield Piece(batch[0].offset, len(batch), data, False)
+
+
+def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
+    """Yield position and head of each batch of a set, up to what is not one."""
+    at, data = 0, memoryview(chunk.data)
+    while chunk.dialect is KAFKA011 and at < len(data):
+        rest = data[at:]
+        head = head_with(rest, int.from_bytes(rest[:8], "big", signed=True))
+        if head is None or head.last_delta < 0 or _OVERHEAD + head.size > len(rest):
+            return
+        yield at, head
+        at += _OVERHEAD + head.size
+
+
+def _spans(chunk: Chunk, position: int, limits: Limits) -> Iterator[_Span]:
+    """Yield the parts of a set in order."""
+    start = at = 0
+    codec = limits.codec
+    for at, head in _heads(chunk):
+        end = at + _OVERHEAD + head.size
+        if not _is_whole(chunk, head, position, limits):
+            codec = _codec(head, limits)
+            at = end
+            continue
+        if start < at:
+            yield _Span(start, at, None, codec)
+        yield _Span(at, end, head, codec)
+        start = at = end
+    if start < len(chunk.data):
+        yield _Span(start, len(chunk.data), None, codec)
+
+
+def _codec(head: BatchHead, limits: Limits) -> str:
+    name = _CODEC_NAMES.get(head.attributes & _CODEC_MASK, limits.codec)
+    return limits.codec if name == "zstd" and not limits.takes_zstd else name
+
+
+def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: Limits) -> bool:
+    """Return whether a batch may be copied as it is."""
+    codec = head.attributes & _CODEC_MASK
+    is_known = chunk.high_watermark is None or head.last_offset < chunk.high_watermark
+    return (
+        _OVERHEAD + head.size >= WHOLE_BYTES
+        and head.records == head.last_delta + 1
+        and head.base_offset >= position
+        and is_known
+        and not chunk.aborted
+        and not limits.sets_times
+        and not head.attributes & _IS_CONTROL
+        and codec in _CODEC_NAMES
+        and (codec != codecs.ZSTD or limits.takes_zstd)
+    )
+
+
+def _decoded(chunk: Chunk, span: _Span, name: TopicPartition, position: int, limits: Limits) -> Iterator[Message]:
+    part = chunk
+    if (span.start, span.end) != (0, len(chunk.data)):
+        part = Chunk(
+            chunk.data[span.start : span.end], chunk.next_offset, chunk.dialect, high_watermark=chunk.high_watermark,
+            aborted=chunk.aborted,
+        )  # fmt: skip
+    assert chunk.dialect is not None
+    return part.opened(chunk.dialect.decode_messages, name, position, 0, limits.decoded_max_bytes, None)
+
+
+def _batches(messages: Iterator[Message], limits: Limits) -> Iterator[list[Message]]:
+    """Yield messages with consecutive offsets, as many as fit into a batch."""
+    batch: list[Message] = []
+    size_bytes = 0
+    for message in messages:
+        more_bytes = len(message.key or b"") + len(message.value or b"")
+        is_full = size_bytes + more_bytes > limits.batch_bytes or len(batch) >= limits.batch_records
+        if batch and (is_full or message.offset != batch[-1].offset + 1):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(message)
+        size_bytes += more_bytes
+    if batch:
+        yield batch
+
+
+def _time_of(message: Message) -> int:
+    return _NO_TIME if message.timestamp_ms is None else message.timestamp_ms

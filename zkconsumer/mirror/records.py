@@ -1,0 +1,99 @@
+"""Reads single records of both sides, and compares the last one that was copied.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import BrokerError
+from simpleconsumer.types import Broker, FetchRequest, Message, TopicPartition
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.log.record_hash import record_hash
+from zkconsumer.mirror.errors import SourceLost
+from zkconsumer.mirror.runs import Cause, LaneMap
+from zkconsumer_error import ErrorCode
+
+_FETCH_BYTES: Final = 1 << 20
+_LARGEST_BYTES: Final = 1 << 30
+
+
+class Side(NamedTuple):
+    """One of the two clusters.
+
+    Attributes:
+        cluster: Finds leaders.
+        connect: Returns a new connection to a broker.
+    """
+
+    cluster: Cluster
+    connect: Callable[[Broker], SimpleConsumer]
+
+
+def hash_of(message: Message) -> bytes:
+    """Return the hash of a record without its time, which targets may set anew."""
+    return record_hash(message.key, message.value, message.headers)
+
+
+def record_at(side: Side, name: TopicPartition, offset: int) -> Message | None:
+    """Return the record at an offset; None if there is none, or not any more.
+
+    Raises:
+        BrokerError: The partition has no leader now, or the broker refuses.
+        SimpleConsumerError: The broker does not answer.
+        MessageError: The record cannot be read.
+    """
+    leader = side.cluster.leaders([name]).get(name)
+    if leader is None:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
+    dialect = dialect_of(leader)
+    size_bytes = _FETCH_BYTES
+    with side.connect(leader) as client:
+        while size_bytes <= _LARGEST_BYTES:
+            [found] = client.multifetch([FetchRequest(*name, offset, size_bytes)], 0, 1)
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return None
+            if found.error_code:
+                raise BrokerError(found.error_code, *name)
+            for message in dialect.decode_messages(found.message_set, *name, offset):
+                return message if message.offset == offset else None
+            if len(found.message_set) < size_bytes:
+                return None
+            size_bytes *= 8
+    return None
+
+
+def compare_last(place: str, source: Side, target: Side, runs: LaneMap, end: int) -> None:
+    """Compare the last record of the target with the one of the source from which it was copied.
+
+    A record that is not there any more proves nothing.
+
+    Args:
+        place: Topic and partition of the source.
+        source, target: The two clusters.
+        runs: Of the lane.
+        end: Where the target's log ends.
+
+    Raises:
+        SourceLost: They differ.
+        What `record_at` raises.
+    """
+    run = runs.at(end - 1)
+    if run is None:
+        return
+    copied = record_at(target, runs.lane.target, end - 1)
+    if copied is None:
+        return
+    offset = run.source_at(end - 1)
+    origin = record_at(source, runs.lane.source, offset)
+    if origin is None or hash_of(origin) == hash_of(copied):
+        return
+    reason = (
+        f"the record at offset {offset} is not the one that was copied to offset {end - 1} of the target: the log was "
+        "cut off, or it is another topic of this name"
+    )
+    raise SourceLost(place, run.source_at(end), None, Cause.TRUNCATED.value, reason)

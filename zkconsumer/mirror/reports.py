@@ -1,0 +1,283 @@
+"""What a mirror has done, computed from the logs of both clusters: the state of its lanes, and the audit of its copies.
+
+No process of the mirror is asked, and none has to run.
+
+The audit reads both logs and joins them by the offsets of the source, as the runs map them. Records are compared by the
+hash of key, value and headers; times are left out, as targets may set them. Leaves of 65,536 source offsets have a
+count, bytes and an ordered hash on each side, so that two reports can be compared without the logs.
+
+Source: docs/MIRROR.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.mirror import Both, MirrorSettings
+from zkconsumer.mirror.records import hash_of
+from zkconsumer.mirror.runs import Lane, LaneMap, Stretch, decoded
+from zkconsumer.mirror.topics import source_settings
+from zkconsumer.topic_reader.topic_reader import read_topic
+
+LEAF_OFFSETS: Final = 65_536
+_MOST_NAMED: Final = 20
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """How far a lane is.
+
+    Attributes:
+        lane: What is copied.
+        position: The next offset of the source.
+        source_start, source_end: The bounds of the source's log; None if they are not known.
+        target_end: Where the target's log ends; None if that is not known.
+        runs: How many runs it has.
+        holes: The offsets of the source that are not copied, with their causes: first, end, cause.
+    """
+
+    lane: Lane
+    position: int | None
+    source_start: int | None
+    source_end: int | None
+    target_end: int | None
+    runs: int
+    holes: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are to be copied; None if that is not known."""
+        if self.position is None or self.source_end is None:
+            return None
+        return max(0, self.source_end - self.position)
+
+
+class Difference(NamedTuple):
+    """A record that is not the same on both sides.
+
+    Attributes:
+        source_offset: Where it is, or belongs, in the source.
+        target_offset: Where it is in the target; None if it is not there.
+        what: What is different, a clause.
+    """
+
+    source_offset: int
+    target_offset: int | None
+    what: str
+
+
+@dataclass
+class Leaf:
+    """The records at 65,536 offsets of the source, on both sides.
+
+    Attributes:
+        first: The first offset.
+        records, size_bytes: Of the records that both sides have; the bytes are those of keys and values.
+    """
+
+    first: int
+    records: int = 0
+    size_bytes: int = 0
+    _source: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16), repr=False)
+    _target: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16), repr=False)
+
+    @property
+    def source_hash(self) -> str:
+        """The ordered hash of the source's records."""
+        return str(self._source.hexdigest())
+
+    @property
+    def target_hash(self) -> str:
+        """The ordered hash of the target's records."""
+        return str(self._target.hexdigest())
+
+
+@dataclass
+class LaneAudit:
+    """What the comparison of one lane has found.
+
+    Attributes:
+        lane: What was compared.
+        records: How many are equal on both sides.
+        only_target: Records that the source has deleted since; nothing proves them.
+        not_copied: Records of the source after the position: they are still to be copied.
+        differences: The first 20 records that differ.
+        different: How many records differ.
+        leaves: By the offsets of the source.
+    """
+
+    lane: Lane
+    records: int = 0
+    only_target: int = 0
+    not_copied: int = 0
+    different: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    leaves: list[Leaf] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.different
+
+    def note(self, difference: Difference) -> None:
+        """Count a record that differs."""
+        self.different += 1
+        if len(self.differences) < _MOST_NAMED:
+            self.differences.append(difference)
+
+    def leaf(self, source_offset: int) -> Leaf:
+        """Return the leaf of an offset."""
+        first = source_offset // LEAF_OFFSETS * LEAF_OFFSETS
+        if not self.leaves or self.leaves[-1].first != first:
+            self.leaves.append(Leaf(first))
+        return self.leaves[-1]
+
+
+def read_runs(settings: MirrorSettings) -> dict[Lane, LaneMap]:
+    """Return the runs of all lanes.
+
+    Raises:
+        ReadFailed: There is no such mirror on the target.
+        StateUnreadable: The state topic has a record that is not of a mirror.
+    """
+    found: dict[Lane, LaneMap] = {}
+    properties = {**settings.target, "isolation.level": "read_uncommitted"}
+    with read_topic(None, settings.state_topic, properties=properties) as reader:
+        for message in reader:
+            place = f"{message.topic}/{message.partition} at {message.offset}"
+            record = decoded(place, message.key, message.value)
+            if record is not None:
+                found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+    return found
+
+
+def mirror_status(settings: MirrorSettings) -> list[LaneState]:
+    """Return the state of each lane.
+
+    Raises:
+        ReadFailed: There is no such mirror on the target.
+        MirrorRefused: A cluster cannot be told from others.
+    """
+    maps = read_runs(settings)
+    with ExitStack() as stack:
+        both = Both(settings, stack)
+        sources = both.source.cluster.log_ends(
+            [lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True
+        )  # fmt: skip
+        targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
+    return [
+        _state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
+    ]  # fmt: skip
+
+
+def _state(lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneState:
+    start, end = (None, None) if isinstance(source, str) else source
+    target_end = None if isinstance(target, str) else target[0]
+    run = None if target_end is None else runs.at(target_end)
+    position = None if run is None or target_end is None else run.source_at(target_end)
+    holes = () if target_end is None else tuple(_holes(runs, target_end))
+    return LaneState(lane, position, start, end, target_end, len(runs.runs), holes)
+
+
+def _holes(runs: LaneMap, target_end: int) -> Iterator[tuple[int, int, str]]:
+    before: Stretch | None = None
+    for stretch in runs.stretches(target_end):
+        if before is not None and stretch.run.source_first > before.source_end:
+            yield before.source_end, stretch.run.source_first, stretch.run.cause.value
+        before = stretch
+
+
+def audit(settings: MirrorSettings) -> Iterator[LaneAudit]:
+    """Yield the comparison of each lane.
+
+    Raises:
+        As `mirror_status`; and what reading raises: a partition that cannot be read is not called equal.
+    """
+    maps = read_runs(settings)
+    with ExitStack() as stack:
+        both = Both(settings, stack)
+        for lane, runs in sorted(maps.items()):
+            yield _audit_lane(both, settings, lane, runs)
+
+
+def _audit_lane(both: Both, settings: MirrorSettings, lane: Lane, runs: LaneMap) -> LaneAudit:
+    found = LaneAudit(lane)
+    target_bounds = _bounds(both.target, lane.target)
+    source_bounds = _bounds(both.source, lane.source)
+    is_compacted = "compact" in source_settings(both, lane.source.topic).get("cleanup.policy", "")
+    stretches = list(runs.stretches(target_bounds[1]))
+    copied_end = stretches[-1].source_end if stretches else 0
+    ours = _mapped(stretches, _read(None, settings.target, lane.target, target_bounds))
+    theirs = iter(_read(settings.source_zookeeper, settings.source, lane.source, source_bounds))
+    origin, copied = next(theirs, None), next(ours, None)
+    while origin is not None or copied is not None:
+        if copied is None or (origin is not None and origin.offset < copied[0]):
+            assert origin is not None
+            _note_only_source(found, origin, copied_end, stretches)
+            origin = next(theirs, None)
+        elif origin is None or copied[0] < origin.offset:
+            if copied[0] < source_bounds[0] or (is_compacted and copied[0] < source_bounds[1]):
+                found.only_target += 1
+            else:
+                found.note(Difference(copied[0], copied[1].offset, "the source does not have it"))
+            copied = next(ours, None)
+        else:
+            _compare(found, origin, copied[1])
+            origin, copied = next(theirs, None), next(ours, None)
+    return found
+
+
+def _compare(found: LaneAudit, origin: Message, copied: Message) -> None:
+    ours, theirs = hash_of(copied), hash_of(origin)
+    leaf = found.leaf(origin.offset)
+    leaf.records += 1
+    leaf.size_bytes += len(origin.key or b"") + len(origin.value or b"")
+    leaf._source.update(theirs)
+    leaf._target.update(ours)
+    if ours == theirs:
+        found.records += 1
+    else:
+        found.note(Difference(origin.offset, copied.offset, "key, value or headers differ"))
+
+
+def _note_only_source(found: LaneAudit, origin: Message, copied_end: int, stretches: list[Stretch]) -> None:
+    if origin.offset >= copied_end or (stretches and origin.offset < stretches[0].run.source_first):
+        found.not_copied += 1
+    else:
+        found.note(Difference(origin.offset, None, "the target does not have it"))
+
+
+def _mapped(stretches: list[Stretch], messages: Iterator[Message]) -> Iterator[tuple[int, Message]]:
+    """Yield the records of the target with the offset of the source that each was copied from."""
+    index = 0
+    for message in messages:
+        while index < len(stretches) and message.offset >= stretches[index].target_end:
+            index += 1
+        if index == len(stretches):
+            return
+        if message.offset >= stretches[index].run.target_first:
+            yield stretches[index].run.source_at(message.offset), message
+
+
+def _bounds(side: Any, name: TopicPartition) -> tuple[int, int]:
+    found = side.cluster.log_ends([name], [EARLIEST, LATEST])[name]
+    if isinstance(found, str):
+        raise MirrorRefused(f"{name.topic}/{name.partition} cannot be read: {found}", "try again when it has a leader")
+    return int(found[0] or 0), int(found[1] or 0)
+
+
+def _read(
+    zookeeper: str | None, properties: Mapping[str, Any], name: TopicPartition, bounds: tuple[int, int]
+) -> Iterator[Message]:  # fmt: skip
+    if bounds[0] >= bounds[1]:
+        return
+    given = {"isolation.level": "read_committed", "on.message.error": "stop", **properties}
+    with read_topic(zookeeper, name.topic, [name.partition], properties=given) as reader:
+        yield from reader

@@ -1,0 +1,267 @@
+"""Finds the topics of a mirror, and makes them on the target before the first record is copied.
+
+Rules, and which failure each prevents:
+- The target's topics are made with the settings of the source: a topic that the brokers make on their own has other
+  partitions, and a compacted one would be deleted by time.
+- What the target would delete at once is refused: records that are older than its `retention.ms` are gone seconds after
+  they were copied.
+- Topics that a mirror has written are no source for one back: records would go round for ever.
+- Partitions are added where the source has more; nothing is ever deleted.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rebalance.zookeeper.port.requests import GetData
+from simpleconsumer.consumer import EARLIEST
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.admin import BrokerAdmin
+from zkconsumer.cluster.zookeeper_connection import read_all
+from zkconsumer.filters import Whitelist
+from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.records import record_at
+from zkconsumer.mirror.runs import Lane
+
+if TYPE_CHECKING:
+    from zkconsumer.mirror.mirror import Both, MirrorSettings
+
+log = logging.getLogger(__name__)
+
+_INTERNAL: Final = "__"
+_COPIED: Final = (
+    "cleanup.policy", "max.message.bytes", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms",
+    "min.cleanable.dirty.ratio", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms",
+)  # fmt: skip
+"""Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
+_RETENTION_MS: Final = 7 * 86_400_000
+_MARGIN_MS: Final = 600_000
+
+
+@dataclass(frozen=True)
+class TopicRules:
+    """How topics are named and made on the target.
+
+    Attributes:
+        prefix: Comes before each name on the target.
+        renames: Name at the source -> name on the target.
+        replication: Replicas of each partition on the target; None: as at the source, as far as it has the brokers.
+        settings: Settings of the topics that are made, which override those of the source.
+    """
+
+    prefix: str = ""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    replication: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, topic: str) -> str:
+        """Return the name of a topic on the target."""
+        return self.renames.get(topic, self.prefix + topic)
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """What a mirror does about one topic.
+
+    Attributes:
+        source, target: Its names.
+        partitions: How many it has at the source.
+        has: How many it has on the target; 0: it is made.
+        settings: Those with which it is made.
+        replication: Replicas of each partition, when it is made.
+        findings: What speaks against it, sentences.
+    """
+
+    source: str
+    target: str
+    partitions: int
+    has: int
+    settings: Mapping[str, str]
+    replication: int
+    findings: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what JSON output has of it."""
+        return {
+            "source": self.source, "target": self.target, "partitions": self.partitions, "has": self.has,
+            "action": self.action, "settings": dict(self.settings), "replication": self.replication,
+            "findings": list(self.findings),
+        }  # fmt: skip
+
+    @property
+    def action(self) -> str:
+        """What is done on the target."""
+        if not self.has:
+            return "create"
+        return "grow" if self.has < self.partitions else "write"
+
+
+class TopicCopies:
+    """The topics of a mirror.
+
+    Args:
+        both: The clusters.
+        settings: Of the mirror.
+
+    Attributes:
+        slots: Partitions of the state topic; 0 before `make_state_topic`.
+    """
+
+    def __init__(self, both: Both, settings: MirrorSettings) -> None:
+        self._both = both
+        self._settings = settings
+        self._subscription = Whitelist(settings.whitelist).subscription(1)
+        self._made: dict[str, int] = {}
+        self.slots = 0
+
+    def make_state_topic(self) -> None:
+        """Make the state topic if there is none."""
+        name, cluster = self._settings.state_topic, self._both.target.cluster
+        found = cluster.partitions([name]).get(name, ())
+        if not found:
+            replication = min(self._settings.rules.replication or 3, len(cluster.brokers()))
+            self._admin().create_topic(
+                name, self._settings.slots, replication, config={"cleanup.policy": "compact", "retention.ms": "-1"}
+            )
+            found = cluster.partitions([name]).get(name, ())
+        self.slots = len(found) or self._settings.slots
+
+    def names(self) -> list[str]:
+        """Return the topics of the source that are copied."""
+        return [
+            name for name in self._both.source.cluster.topics()
+            if not name.startswith(_INTERNAL) and self._subscription.matches(name)
+        ]  # fmt: skip
+
+    def count(self) -> int:
+        """Return how many partitions are copied now."""
+        return sum(map(len, self._both.source.cluster.partitions(self.names()).values()))
+
+    def lanes(self) -> list[Lane]:
+        """Return all lanes, after their topics were made or grown on the target.
+
+        Raises:
+            MirrorRefused: A topic cannot be copied; names it.
+        """
+        partitions = self._both.source.cluster.partitions(self.names())
+        new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
+        for plan in self.plan(new):
+            if plan.findings:
+                raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
+            self._make(plan)
+            self._made[plan.source] = plan.partitions
+        rules = self._settings.rules
+        return [
+            Lane(self._both.source_id, TopicPartition(name, number), TopicPartition(rules.name(name), number))
+            for name, found in partitions.items() for number in found
+        ]  # fmt: skip
+
+    def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
+        """Return what is done about each topic."""
+        chosen = self.names() if names is None else names
+        source = self._both.source.cluster.partitions(chosen)
+        rules = self._settings.rules
+        targets = [rules.name(name) for name in chosen]
+        twice = {name for name in targets if targets.count(name) > 1}
+        existing = self._both.target.cluster.partitions(targets)
+        brokers = len(self._both.target.cluster.brokers())
+        plans = []
+        for name in chosen:
+            target = rules.name(name)
+            has = len(existing.get(target, ()))
+            settings = _overrides(self._both.target, target) if has else self._new_settings(name)
+            findings = []
+            if target in twice:
+                findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
+            findings += self._obstacles(name, target, source[name])
+            findings += self._too_old(name, source[name], settings)
+            replication = min(rules.replication or 3, brokers)
+            plans.append(TopicPlan(name, target, len(source[name]), has, settings, replication, tuple(findings)))
+        return plans
+
+    def _obstacles(self, name: str, target: str, partitions: Sequence[int | str]) -> Iterator[str]:
+        source_id = self._both.source_id
+        if source_id == self._both.target_id and target == name:
+            yield f"topic {name} would be copied into itself: both sides are cluster {source_id}"
+        if any(isinstance(number, str) for number in partitions):
+            yield f"topic {name} is of Kafka 0.7, whose positions are bytes: it cannot be copied"
+
+    def _make(self, plan: TopicPlan) -> None:
+        if plan.action == "create":
+            self._admin().create_topic(plan.target, plan.partitions, plan.replication, config=plan.settings)
+        elif plan.action == "grow":
+            self._admin().grow_topic(plan.target, plan.partitions)
+
+    def _admin(self) -> BrokerAdmin:
+        servers = self._settings.target["bootstrap.servers"]
+        return BrokerAdmin(servers, properties=self._settings.target, client_id=f"mirror-{self._settings.name}")
+
+    # -- settings ------------------------------------------------------------------------------------------------------
+
+    def _new_settings(self, topic: str) -> dict[str, str]:
+        found = {name: value for name, value in source_settings(self._both, topic).items() if name in _COPIED}
+        return {**found, **self._settings.rules.settings}
+
+    def _too_old(self, topic: str, partitions: Any, settings: Mapping[str, str]) -> list[str]:
+        """Return what says that the target would delete records at once."""
+        retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
+        if retention_ms < 0 or self._settings.sets_times or settings.get("cleanup.policy", "delete") == "compact":
+            return []
+        side = self._both.source
+        names = [TopicPartition(topic, number) for number in partitions if isinstance(number, int)]
+        oldest: list[tuple[int, TopicPartition]] = []
+        for name, found in side.cluster.log_ends(names, [EARLIEST]).items():
+            first = _first(self._both, name, found)
+            if first is not None and first.timestamp_ms is not None and first.timestamp_ms >= 0:
+                oldest.append((first.timestamp_ms, name))
+        if not oldest:
+            return []
+        time_ms, name = min(oldest)
+        age_ms = int(time.time() * 1000) - time_ms
+        if age_ms < retention_ms - _MARGIN_MS:
+            return []
+        return [
+            f"{name.topic}/{name.partition} has a record that is {age_ms // 3_600_000} hours old, and the target keeps "
+            f"{retention_ms // 3_600_000} hours (retention.ms={retention_ms}): it would be deleted at once; give "
+            "--topic-config retention.ms=-1, or --timestamps target"
+        ]
+
+
+def source_settings(both: Both, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic of the source, as far as it tells."""
+    if both.port is None:
+        return _overrides(both.source, topic)
+    [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
+    data: Any = reply[0] if isinstance(reply, tuple) else None
+    return dict(json.loads(data).get("config", {})) if data else {}
+
+
+def _first(both: Both, name: TopicPartition, found: Any) -> Message | None:
+    if isinstance(found, str) or found[0] is None:
+        return None
+    try:
+        return record_at(both.source, name, int(found[0]))
+    except SimpleConsumerError as error:
+        log.info("mirror: the first record of %s/%s cannot be read: %s", *name, error)
+        return None
+
+
+def _overrides(side: Any, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic; none where the brokers do not tell (before Kafka 0.11)."""
+    for broker in side.cluster.brokers():
+        try:
+            with side.connect(broker) as client:
+                verdict, found = client.ask(KAFKA011.topic_overrides(topic))
+                return dict(found) if not verdict.error_code else {}
+        except SimpleConsumerError:
+            continue
+    return {}
