@@ -15,9 +15,10 @@ from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem,
 from zkconsumer.config.connection_settings import find_connection_settings
 
 if TYPE_CHECKING:
-    from zkconsumer.mirror.mirror import Mirror, MirrorSettings
-    from zkconsumer.mirror.reports import LaneAudit, LaneState
-    from zkconsumer.mirror.runs import Lane
+    from zkconsumer.mirror.lane_runs import Lane
+    from zkconsumer.mirror.mirror_process import Mirror
+    from zkconsumer.mirror.reports import LaneAudit, LaneProgress
+    from zkconsumer.mirror.sides import MirrorSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _JOIN_S: Final = 60.0
@@ -105,7 +106,7 @@ def _chosen(command: Command) -> Command:
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
 def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any) -> None:
     """Copy until Ctrl-C, or with --until-end until everything is copied."""
-    from zkconsumer.mirror.mirror import Mirror
+    from zkconsumer.mirror.mirror_process import Mirror
 
     running = Mirror(_settings(until_end=until_end, **options))
     failure: list[Exception] = []
@@ -141,7 +142,7 @@ def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan_mirror(as_json: bool, **options: Any) -> None:
     """Print what would be made on the target, and what speaks against it."""
-    from zkconsumer.mirror.mirror import plan
+    from zkconsumer.mirror.mirror_process import plan
 
     plans = plan(_settings(**options))
     if as_json:
@@ -215,8 +216,7 @@ def _settings(
     from_zookeeper: str | None = None,
     **options: Any,
 ) -> MirrorSettings:
-    from zkconsumer.mirror.mirror import MirrorSettings
-    from zkconsumer.mirror.topics import TopicRules
+    from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 
     zookeeper, source = _side("from", from_zookeeper, options)
     _, target = _side("to", None, options)
@@ -277,7 +277,7 @@ def _settings_text(settings: Any) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
-def _state_json(state: LaneState) -> dict[str, Any]:
+def _state_json(state: LaneProgress) -> dict[str, Any]:
     return {
         "source": _place_json(state.lane.source), "target": _place_json(state.lane.target),
         "cluster": state.lane.cluster, "position": state.position, "source_start": state.source_start,

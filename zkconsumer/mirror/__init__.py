@@ -1,1 +1,1 @@
-"""Lanes: they carry record batches that are encoded already into one partition each, every record once and in order."""
+"""Mirrors: they copy topics to another cluster, every record once and in order; described in docs/MIRROR.md."""

@@ -29,6 +29,7 @@ from simpleconsumer.types import ProducerId
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
     BelowRun,
     LaneClosed,
@@ -40,11 +41,10 @@ from zkconsumer.mirror.errors import (
     SourceLost,
 )
 from zkconsumer.mirror.lane import FRESH_S
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
-from zkconsumer.mirror.pieces import Limits, Piece, has_transactions, pieces
-from zkconsumer.mirror.records import Side, compare_last
-from zkconsumer.mirror.runs import Cause, Lane, LaneMap, RunRecord
-from zkconsumer.mirror.source import LaneSource, SourcePool
+from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -55,7 +55,7 @@ SETTLE_S: Final = FRESH_S + 10.0
 """A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
 _IDLE_S: Final = 0.2
 _BACKOFF: Final = Backoff(0.2, 10.0)
-_DETERMINED: Final = frozenset((Cause.START, Cause.TRANSACTION, Cause.FORGOTTEN, Cause.CUT))
+_DETERMINED: Final = frozenset((RunCause.START, RunCause.TRANSACTION, RunCause.FORGOTTEN, RunCause.CUT))
 """Causes that look the same to each process that reads the source."""
 
 
@@ -77,7 +77,7 @@ class LaneSettings:
     source: Side
     target: Side
     new_producer_id: Callable[[], ProducerId]
-    limits: Limits
+    limits: BatchLimits
     skips_losses: bool
     incarnations: Mapping[str, str]
     forgotten_after_ms: int
@@ -255,7 +255,12 @@ class LaneCopier:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
         limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
-        found = list(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
+        found: list[CopiedBatch] = []
+        error: MessageError | BrokenFraming | None = None
+        try:
+            found.extend(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
+        except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
+            error = fault
         if found and not self._declare(sender, found, target):
             return None
         for piece in found:
@@ -264,9 +269,12 @@ class LaneCopier:
                 return None
             target += piece.records
             self._count(piece)
+        if error is not None:
+            sender.flush(WAIT_S)
+            raise error
         return target
 
-    def _count(self, piece: Piece) -> None:
+    def _count(self, piece: CopiedBatch) -> None:
         figures = self.figures
         figures.records += piece.records
         figures.size_bytes += len(piece.data)
@@ -275,7 +283,7 @@ class LaneCopier:
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
-    def _declare(self, sender: LaneSender, found: Sequence[Piece], target: int) -> bool:
+    def _declare(self, sender: LaneSender, found: Sequence[CopiedBatch], target: int) -> bool:
         """Store the runs that begin with these pieces; return False if the lane goes on elsewhere."""
         new: list[RunRecord] = []
         run, upcoming = self._runs.at(target), self._runs.after(target)
@@ -299,9 +307,9 @@ class LaneCopier:
             return False
         return self._state.write(new, WAIT_S)
 
-    def _cause(self) -> Cause:
+    def _cause(self) -> RunCause:
         """Return why there is a hole."""
-        return Cause.TRANSACTION if self._saw_transactions else Cause.COMPACTED
+        return RunCause.TRANSACTION if self._saw_transactions else RunCause.COMPACTED
 
     def _is_settled(self, sender: LaneSender, target: int) -> bool:
         """Wait until nothing of a former owner can arrive; return whether the end of the log is still there."""
@@ -330,7 +338,7 @@ class LaneCopier:
         producer = self._settings.new_producer_id()
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         first = int(found[0] or 0)
-        self._state.write([RunRecord(self.lane, 1, producer, 0, first, end, Cause.START, incarnation)], WAIT_S)
+        self._state.write([RunRecord(self.lane, 1, producer, 0, first, end, RunCause.START, incarnation)], WAIT_S)
 
     def _renumber(self, error: NumberRefused | BelowRun) -> None:
         """Store the run to go on with: brokers have forgotten the producer, or the log was cut off before a run."""
@@ -340,9 +348,9 @@ class LaneCopier:
             self._fail(error)
             return
         numbering = self._runs.numbering(run)
-        producer, sequence, cause = run.producer, numbering.sequence_at(end), Cause.CUT
+        producer, sequence, cause = run.producer, numbering.sequence_at(end), RunCause.CUT
         if isinstance(error, NumberRefused):
-            producer, sequence, cause = numbering.next_epoch(end).producer, 0, Cause.FORGOTTEN
+            producer, sequence, cause = numbering.next_epoch(end).producer, 0, RunCause.FORGOTTEN
         log.warning("mirror: lane %s starts a new run at offset %d of the target: %s", self.lane.place, end, error)
         self._state.write(
             [RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
@@ -362,7 +370,7 @@ class LaneCopier:
         now = self._settings.incarnations.get(self.lane.source.topic, "")
         if last.incarnation and now and now != last.incarnation:
             reason = f"the topic was deleted and created again: it is {now} now, and {last.incarnation} was copied"
-            raise SourceLost(self._place, last.source_first, 0, Cause.RECREATED.value, reason)
+            raise SourceLost(self._place, last.source_first, 0, RunCause.RECREATED.value, reason)
 
     def _may_skip(self, error: SourceLost) -> bool:
         """Store the run after what is lost, if the user wants it skipped."""
@@ -385,6 +393,6 @@ class LaneCopier:
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         self._state.write(
             [RunRecord(self.lane, self._runs.number + 1, self._runs.runs[-1].producer, numbering.sequence_at(end),
-                       error.go_on_at, end, Cause(error.cause), incarnation)], WAIT_S,
+                       error.go_on_at, end, RunCause(error.cause), incarnation)], WAIT_S,
         )  # fmt: skip
         return True

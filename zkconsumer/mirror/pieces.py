@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with
+from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -28,7 +29,7 @@ _NO_TIME: Final = -1
 _CODEC_NAMES: Final = {number: name for name, number in codecs.BATCH_CODECS.items()}
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """How large the batches become that are encoded anew.
 
     Attributes:
@@ -48,7 +49,7 @@ class Limits(NamedTuple):
     sets_times: bool = False
 
 
-class Piece(NamedTuple):
+class CopiedBatch(NamedTuple):
     """Records at consecutive offsets of the source, as one batch.
 
     Attributes:
@@ -83,7 +84,9 @@ def has_transactions(chunk: Chunk) -> bool:
     return bool(chunk.aborted) or any(head.attributes & (_IS_CONTROL | _IS_TRANSACTIONAL) for _, head in _heads(chunk))
 
 
-def pieces(chunk: Chunk, name: TopicPartition, position: int, limits: Limits, now_ms: int) -> Iterator[Piece]:
+def pieces(
+    chunk: Chunk, name: TopicPartition, position: int, limits: BatchLimits, now_ms: int
+) -> Iterator[CopiedBatch]:
     """Yield the batches of a set, from an offset of the source on.
 
     Args:
@@ -99,14 +102,14 @@ def pieces(chunk: Chunk, name: TopicPartition, position: int, limits: Limits, no
     """
     for span in _spans(chunk, position, limits):
         if span.head is not None:
-            yield Piece(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
+            yield CopiedBatch(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
             continue
         messages = _decoded(chunk, span, name, position, limits)
         for batch in _batches(messages, limits):
             own = now_ms if limits.sets_times else None
             rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
             data = encode_producer_batch([(rows, (0.0,))], span.codec, 0.0)
-            yield Piece(batch[0].offset, len(batch), data, False)
+            yield CopiedBatch(batch[0].offset, len(batch), data, False)
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
@@ -121,7 +124,7 @@ def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
         at += _OVERHEAD + head.size
 
 
-def _spans(chunk: Chunk, position: int, limits: Limits) -> Iterator[_Span]:
+def _spans(chunk: Chunk, position: int, limits: BatchLimits) -> Iterator[_Span]:
     """Yield the parts of a set in order."""
     start = at = 0
     codec = limits.codec
@@ -139,12 +142,12 @@ def _spans(chunk: Chunk, position: int, limits: Limits) -> Iterator[_Span]:
         yield _Span(start, len(chunk.data), None, codec)
 
 
-def _codec(head: BatchHead, limits: Limits) -> str:
+def _codec(head: BatchHead, limits: BatchLimits) -> str:
     name = _CODEC_NAMES.get(head.attributes & _CODEC_MASK, limits.codec)
     return limits.codec if name == "zstd" and not limits.takes_zstd else name
 
 
-def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: Limits) -> bool:
+def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: BatchLimits) -> bool:
     """Return whether a batch may be copied as it is."""
     codec = head.attributes & _CODEC_MASK
     is_known = chunk.high_watermark is None or head.last_offset < chunk.high_watermark
@@ -161,7 +164,7 @@ def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: Limits) -> b
     )
 
 
-def _decoded(chunk: Chunk, span: _Span, name: TopicPartition, position: int, limits: Limits) -> Iterator[Message]:
+def _decoded(chunk: Chunk, span: _Span, name: TopicPartition, position: int, limits: BatchLimits) -> Iterator[Message]:
     part = chunk
     if (span.start, span.end) != (0, len(chunk.data)):
         part = Chunk(
@@ -172,18 +175,23 @@ def _decoded(chunk: Chunk, span: _Span, name: TopicPartition, position: int, lim
     return part.opened(chunk.dialect.decode_messages, name, position, 0, limits.decoded_max_bytes, None)
 
 
-def _batches(messages: Iterator[Message], limits: Limits) -> Iterator[list[Message]]:
+def _batches(messages: Iterator[Message], limits: BatchLimits) -> Iterator[list[Message]]:
     """Yield messages with consecutive offsets, as many as fit into a batch."""
     batch: list[Message] = []
     size_bytes = 0
-    for message in messages:
-        more_bytes = len(message.key or b"") + len(message.value or b"")
-        is_full = size_bytes + more_bytes > limits.batch_bytes or len(batch) >= limits.batch_records
-        if batch and (is_full or message.offset != batch[-1].offset + 1):
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(message)
-        size_bytes += more_bytes
+    try:
+        for message in messages:
+            more_bytes = len(message.key or b"") + len(message.value or b"")
+            is_full = size_bytes + more_bytes > limits.batch_bytes or len(batch) >= limits.batch_records
+            if batch and (is_full or message.offset != batch[-1].offset + 1):
+                yield batch
+                batch, size_bytes = [], 0
+            batch.append(message)
+            size_bytes += more_bytes
+    except (MessageError, BrokenFraming):
+        if batch:
+            yield batch  # what comes before the error is copied
+        raise
     if batch:
         yield batch
 

@@ -11,6 +11,7 @@ Source: docs/MIRROR.md.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -19,11 +20,11 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.mirror.compared_records import hash_of
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.mirror import Both, MirrorSettings
-from zkconsumer.mirror.records import hash_of
-from zkconsumer.mirror.runs import Lane, LaneMap, Stretch, decoded
-from zkconsumer.mirror.topics import source_settings
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch, decoded
+from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.topic_copies import source_settings
 from zkconsumer.topic_reader.topic_reader import read_topic
 
 LEAF_OFFSETS: Final = 65_536
@@ -31,7 +32,7 @@ _MOST_NAMED: Final = 20
 
 
 @dataclass(frozen=True)
-class LaneState:
+class LaneProgress:
     """How far a lane is.
 
     Attributes:
@@ -158,32 +159,44 @@ def read_runs(settings: MirrorSettings) -> dict[Lane, LaneMap]:
     return found
 
 
-def mirror_status(settings: MirrorSettings) -> list[LaneState]:
+def mirror_status(settings: MirrorSettings) -> list[LaneProgress]:
     """Return the state of each lane.
 
     Raises:
         ReadFailed: There is no such mirror on the target.
         MirrorRefused: A cluster cannot be told from others.
     """
-    maps = read_runs(settings)
     with ExitStack() as stack:
-        both = Both(settings, stack)
-        sources = both.source.cluster.log_ends(
-            [lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True
-        )  # fmt: skip
-        targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
-    return [
-        _state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
-    ]  # fmt: skip
+        return lane_states(Both(settings, stack), settings)
 
 
-def _state(lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneState:
+def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
+    """Return the state of each lane that has a run."""
+    maps = read_runs(settings)
+    sources = both.source.cluster.log_ends([lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True)
+    targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
+    states = [_state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())]
+    return [dataclasses.replace(each, position=each.source_end) if _has_only_holes(settings, each) else each
+            for each in states]  # fmt: skip
+
+
+def _has_only_holes(settings: MirrorSettings, state: LaneProgress) -> bool:
+    """Return whether no record is left to be copied: markers of transactions and what compaction leaves are none."""
+    if not state.lag or state.position is None or state.source_end is None or state.source_start is None:
+        return False
+    if state.position < state.source_start:
+        return False
+    found = _read(settings.source_zookeeper, settings.source, state.lane.source, (state.position, state.source_end))
+    return next(found, None) is None
+
+
+def _state(lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:
     start, end = (None, None) if isinstance(source, str) else source
     target_end = None if isinstance(target, str) else target[0]
     run = None if target_end is None else runs.at(target_end)
     position = None if run is None or target_end is None else run.source_at(target_end)
     holes = () if target_end is None else tuple(_holes(runs, target_end))
-    return LaneState(lane, position, start, end, target_end, len(runs.runs), holes)
+    return LaneProgress(lane, position, start, end, target_end, len(runs.runs), holes)
 
 
 def _holes(runs: LaneMap, target_end: int) -> Iterator[tuple[int, int, str]]:
@@ -279,5 +292,6 @@ def _read(
     if bounds[0] >= bounds[1]:
         return
     given = {"isolation.level": "read_committed", "on.message.error": "stop", **properties}
-    with read_topic(zookeeper, name.topic, [name.partition], properties=given) as reader:
+    start = {name.partition: bounds[0]}
+    with read_topic(zookeeper, name.topic, [name.partition], start=start, properties=given) as reader:
         yield from reader

@@ -20,7 +20,7 @@ from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.errors import LaneStuck
-from zkconsumer.mirror.runs import Lane, LaneMap, RunRecord, decoded
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
 from zkconsumer.topic_reader.start_at import StartAt
 from zkconsumer.topic_reader.topic_reader import read_topic
 

@@ -31,7 +31,7 @@ from zkconsumer.mirror.lane_events import Run as Numbering
 _FORMAT: Final = 1
 
 
-class Cause(enum.Enum):
+class RunCause(enum.Enum):
     """Why a run starts."""
 
     START = "start"
@@ -85,7 +85,7 @@ class RunRecord(NamedTuple):
     first_sequence: int
     source_first: int
     target_first: int
-    cause: Cause
+    cause: RunCause
     incarnation: str = ""
 
     @property
@@ -134,13 +134,13 @@ def decoded(place: str, key: bytes | None, value: bytes | None) -> RunRecord | N
         found: dict[str, Any] = json.loads(value)
         return RunRecord(
             lane, int(names["run"]), ProducerId(found["producer_id"], found["epoch"]), found["first_sequence"],
-            found["source_first"], found["target_first"], Cause(found["cause"]), found["incarnation"],
+            found["source_first"], found["target_first"], RunCause(found["cause"]), found["incarnation"],
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise StateUnreadable(place, f"{type(error).__name__}: {error}") from None
 
 
-class Placed(NamedTuple):
+class TargetPlace(NamedTuple):
     """Where the target has a record of the source.
 
     Attributes:
@@ -149,7 +149,7 @@ class Placed(NamedTuple):
     """
 
     offset: int | None
-    hole: Cause | None = None
+    hole: RunCause | None = None
 
 
 class Stretch(NamedTuple):
@@ -231,23 +231,23 @@ class LaneMap:
             if run.target_first < min(end, target_end):
                 yield Stretch(run, min(end, target_end))
 
-    def translated(self, source_offset: int, target_end: int) -> Placed:
+    def translated(self, source_offset: int, target_end: int) -> TargetPlace:
         """Return where the target has a record of the source.
 
         Args:
             target_end: Where the target's log ends.
         """
-        cause: Cause | None = None
+        cause: RunCause | None = None
         for stretch in self.stretches(target_end):
             if source_offset < stretch.run.source_first:
-                return Placed(stretch.run.target_first, stretch.run.cause)
+                return TargetPlace(stretch.run.target_first, stretch.run.cause)
             if source_offset < stretch.source_end:
-                return Placed(stretch.run.target_first + source_offset - stretch.run.source_first)
+                return TargetPlace(stretch.run.target_first + source_offset - stretch.run.source_first)
         for run in self.runs:
             if run.target_first >= target_end and source_offset < run.source_first:
                 cause = run.cause
                 break
-        return Placed(None, cause)
+        return TargetPlace(None, cause)
 
 
 def _json(value: object) -> bytes:

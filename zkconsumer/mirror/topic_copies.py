@@ -17,8 +17,8 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rebalance.zookeeper.port.requests import GetData
 from simpleconsumer.consumer import EARLIEST
@@ -28,12 +28,10 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.admin import BrokerAdmin
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.filters import Whitelist
+from zkconsumer.mirror.compared_records import record_at
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.records import record_at
-from zkconsumer.mirror.runs import Lane
-
-if TYPE_CHECKING:
-    from zkconsumer.mirror.mirror import Both, MirrorSettings
+from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.sides import Both, MirrorSettings
 
 log = logging.getLogger(__name__)
 
@@ -45,27 +43,6 @@ _COPIED: Final = (
 """Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
-
-
-@dataclass(frozen=True)
-class TopicRules:
-    """How topics are named and made on the target.
-
-    Attributes:
-        prefix: Comes before each name on the target.
-        renames: Name at the source -> name on the target.
-        replication: Replicas of each partition on the target; None: as at the source, as far as it has the brokers.
-        settings: Settings of the topics that are made, which override those of the source.
-    """
-
-    prefix: str = ""
-    renames: Mapping[str, str] = field(default_factory=dict)
-    replication: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def name(self, topic: str) -> str:
-        """Return the name of a topic on the target."""
-        return self.renames.get(topic, self.prefix + topic)
 
 
 @dataclass(frozen=True)

@@ -9,148 +9,35 @@ Threads: `run` by one; `stop` from any, and from signal handlers. Each lane has 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from rebalance.zookeeper import znodes
-from rebalance.zookeeper.port.requests import Exists, GetData, Stat
-from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.types import Broker, ProducerId, TopicPartition
-from zkconsumer.cluster.cluster import Cluster, open_cluster
-from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.zookeeper_connection import ClusterSilent, read_all
-from zkconsumer.config import ConsumerConfig, KafkaConsumerConfig
-from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.mirror.copier import SETTLE_S, LaneCopier, LaneFigures, LaneSettings
-from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS
-from zkconsumer.mirror.pieces import Limits
-from zkconsumer.mirror.records import Side
-from zkconsumer.mirror.runs import Lane
-from zkconsumer.mirror.source import SourcePool
+from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
+from zkconsumer.config import KafkaConsumerConfig
+from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
+from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.lane_source import SourcePool
+from zkconsumer.mirror.pieces import BatchLimits
+from zkconsumer.mirror.reports import lane_states
+from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import StateLog
-from zkconsumer.mirror.topics import TopicCopies, TopicPlan, TopicRules
+from zkconsumer.mirror.topic_copies import TopicCopies, TopicPlan
 from zkconsumer.polling.poller import Poller
-from zkconsumer.producer.sending.broker_thread import new_producer_id
 
 log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 10.0
 _LOOK_S: Final = 10.0
+_CHECK_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
 _QUEUED_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True)
-class MirrorSettings:
-    """What a mirror copies, and how.
-
-    Attributes:
-        name: Of the mirror; `__zkconsumer_mirror_NAME` is its state topic and its group on the target.
-        source_zookeeper: `host:port,...` of the source; None: the properties name brokers as `bootstrap.servers`.
-        source, target: Properties of consumers of both sides; those of the target name `bootstrap.servers`.
-        whitelist: Which topics are copied: a regular expression, or names separated by commas.
-        rules: How topics are made on the target.
-        skips_losses: Goes on after what the source has lost; otherwise the lane stops.
-        compression: The codec for records that came without a batch of Kafka 0.11.
-        sets_times: Records get the time at which they are copied, instead of their own.
-        slots: Partitions of the state topic, if the mirror makes it.
-        rate_bytes: Most bytes a second; None for no limit.
-        until_end: Ends when everything is copied that was there.
-        forgotten_after_ms: When leaders of the target forget a producer; see `LaneMachine`.
-        settle_s: How long a hole that others may see differently waits after a start.
-    """
-
-    name: str
-    target: Mapping[str, Any]
-    source: Mapping[str, Any] = field(default_factory=dict)
-    source_zookeeper: str | None = None
-    whitelist: str = ".*"
-    rules: TopicRules = field(default_factory=TopicRules)
-    skips_losses: bool = False
-    compression: str = "none"
-    sets_times: bool = False
-    slots: int = 16
-    rate_bytes: int | None = None
-    until_end: bool = False
-    forgotten_after_ms: int = FORGOTTEN_AFTER_MS
-    settle_s: float = SETTLE_S
-
-    @property
-    def state_topic(self) -> str:
-        """The topic of the target in which the runs are."""
-        return f"__zkconsumer_mirror_{self.name}"
-
-
-class Both:
-    """The two clusters of a mirror, connected.
-
-    Attributes:
-        source, target: The clusters.
-        source_id, target_id: Their ids.
-        source_config, target_config: Settings of consumers of both.
-        port: ZooKeeper of the source; None without one.
-    """
-
-    def __init__(self, settings: MirrorSettings, stack: ExitStack) -> None:
-        self.source_config = _config(settings.source_zookeeper, settings.source, settings.name)
-        self.target_config = _config(None, settings.target, settings.name)
-        if self.target_config.bootstrap_servers is None:
-            raise MirrorRefused("the target names no brokers", "give bootstrap.servers of the target")
-        source, self.port = stack.enter_context(open_cluster(self.source_config, _ANSWER_S, pins_topics=True))
-        target, _ = stack.enter_context(open_cluster(self.target_config, _ANSWER_S))
-        self.source = Side(source, _connect(self.source_config))
-        self.target = Side(target, _connect(self.target_config))
-        self.source_id = self._id_of_source()
-        found = _cluster_id(target)
-        if found is None:
-            raise MirrorRefused("the brokers of the target tell no cluster id: they are older than Kafka 0.11",
-                                "give brokers of Kafka 0.11 or later as the target")  # fmt: skip
-        self.target_id = found
-
-    def _id_of_source(self) -> str:
-        found = _cluster_id(self.source.cluster)
-        if found is not None:
-            return found
-        if self.port is None:
-            raise MirrorRefused("the brokers of the source tell no cluster id: they are older than Kafka 0.10.1",
-                                "name the source by its ZooKeeper")  # fmt: skip
-        data, stat = read_all(self.port, [GetData("/cluster/id"), Exists("/brokers")])
-        if isinstance(data, tuple) and data[0]:
-            return str(json.loads(data[0])["id"])
-        assert isinstance(stat, Stat)
-        return f"zookeeper-{stat.created_ms:x}"
-
-    def incarnations(self, topics: Collection[str]) -> dict[str, str]:
-        """Return which topic of its name each one is, as far as the source tells."""
-        reader = self.source.cluster.reader
-        if isinstance(reader, MetadataReader):
-            found = reader.existing_topics(list(topics))
-            return {name: each.topic_id for name, each in found.items() if each.topic_id is not None}
-        assert self.port is not None
-        stats = read_all(self.port, [Exists(znodes.topic_path(name)) for name in topics])
-        return {name: f"zxid-{stat.czxid}" for name, stat in zip(topics, stats, strict=True) if isinstance(stat, Stat)}
-
-    def new_producer_id(self) -> ProducerId:
-        """Return a producer id of the target."""
-        fault: SimpleConsumerError | None = None
-        for broker in self.target.cluster.brokers():
-            try:
-                with self.target.connect(broker) as client:
-                    return new_producer_id(client)
-            except SimpleConsumerError as error:
-                fault = error
-        raise fault or ClusterSilent("no broker of the target is known")
 
 
 class Mirror:
@@ -241,7 +128,8 @@ class _OwnedSlots:
         self._copies = copies
         self._pool = pool
         self._states: dict[int, StateLog] = {}
-        self._looked_at = float("-inf")
+        self._looked_at = self._checked_at = float("-inf")
+        self._lanes: list[Lane] = []
         self._pace = _Pace(mirror.settings.rate_bytes)
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -286,7 +174,7 @@ class _OwnedSlots:
             return
         self._looked_at = time.monotonic()
         try:
-            lanes = self._copies.lanes()
+            lanes = self._lanes = self._copies.lanes()
         except ClusterSilent as error:
             log.warning("mirror: the topics cannot be looked up now: %s", error)
             return
@@ -300,7 +188,7 @@ class _OwnedSlots:
             self._mirror._put(slot, running)
 
     def is_done(self) -> bool:
-        """Return whether all lanes of all slots that this process has are at the end of the source.
+        """Return whether all is copied: by this process, and by the others of the mirror.
 
         Raises:
             ZkConsumerError: The failure of the first lane that has one.
@@ -309,13 +197,21 @@ class _OwnedSlots:
         for found in figures.values():
             if found.failure is not None:
                 raise found.failure
-        return bool(self._states) and all(found.lag == 0 for found in figures.values())
+        if any(found.lag != 0 for found in figures.values()) or time.monotonic() - self._checked_at < _CHECK_S:
+            return False
+        self._checked_at = time.monotonic()
+        others = set(self._lanes) - set(figures)
+        if not others:
+            return bool(self._states)
+        done = {state.lane for state in lane_states(self._both, self._mirror.settings) if state.lag == 0}
+        return others <= done
 
     def _lane_settings(self, incarnations: Mapping[str, str]) -> LaneSettings:
         settings = self._mirror.settings
+        limits = BatchLimits(codec=settings.compression, sets_times=settings.sets_times)
         return LaneSettings(
-            self._both.source, self._both.target, self._both.new_producer_id,
-            Limits(codec=settings.compression, sets_times=settings.sets_times), settings.skips_losses, incarnations,
+            self._both.source, self._both.target, self._both.new_producer_id, limits, settings.skips_losses,
+            incarnations,
             settings.forgotten_after_ms, self._pace.take, settings.settle_s,
         )  # fmt: skip
 
@@ -348,7 +244,7 @@ class _Member:
 
 
 class _Pace:
-    """Limits the bytes a second of all lanes together. Threads: any."""
+    """BatchLimits the bytes a second of all lanes together. Threads: any."""
 
     def __init__(self, rate_bytes: int | None) -> None:
         self._rate_bytes = rate_bytes
@@ -369,25 +265,3 @@ class _Pace:
 def slot_of(lane: Lane, slots: int) -> int:
     """Return to which slot a lane belongs."""
     return zlib.crc32(f"{lane.cluster}/{lane.source.topic}/{lane.source.partition}".encode()) % slots
-
-
-def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> ConsumerConfig:
-    given = {"isolation.level": "read_committed", "queued.max.bytes": _QUEUED_BYTES, **properties}
-    return config_without_group(zookeeper, given, f"mirror-{name}")
-
-
-def _connect(config: ConsumerConfig) -> Any:
-    def connection(broker: Broker) -> SimpleConsumer:
-        return SimpleConsumer(
-            broker.host, broker.port, _ANSWER_S * 2, config.client_id, dialect=dialect_of(broker),
-            security=config.security, connect_timeout_s=_ANSWER_S,
-        )  # fmt: skip
-
-    return connection
-
-
-def _cluster_id(cluster: Cluster) -> str | None:
-    reader = cluster.reader
-    if not isinstance(reader, MetadataReader):
-        return None
-    return reader.metadata([])[0].cluster_id

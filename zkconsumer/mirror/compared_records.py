@@ -15,7 +15,7 @@ from simpleconsumer.types import Broker, FetchRequest, Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.log.record_hash import record_hash
 from zkconsumer.mirror.errors import SourceLost
-from zkconsumer.mirror.runs import Cause, LaneMap
+from zkconsumer.mirror.lane_runs import LaneMap, RunCause
 from zkconsumer_error import ErrorCode
 
 _FETCH_BYTES: Final = 1 << 20
@@ -96,4 +96,4 @@ def compare_last(place: str, source: Side, target: Side, runs: LaneMap, end: int
         f"the record at offset {offset} is not the one that was copied to offset {end - 1} of the target: the log was "
         "cut off, or it is another topic of this name"
     )
-    raise SourceLost(place, run.source_at(end), None, Cause.TRUNCATED.value, reason)
+    raise SourceLost(place, run.source_at(end), None, RunCause.TRUNCATED.value, reason)

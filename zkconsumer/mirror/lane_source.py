@@ -21,7 +21,7 @@ from zkconsumer.fetching.fetch_state import FetchState, LogTruncated, OutOfLog
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, FetchTask, InHand, PartitionQueue
 from zkconsumer.mirror.errors import SourceLost
-from zkconsumer.mirror.runs import Cause
+from zkconsumer.mirror.lane_runs import RunCause
 from zkconsumer.wakeup import Wakeup
 
 _JOIN_S: Final = 2.0
@@ -155,12 +155,12 @@ class LaneSource:
             reason = (
                 f"{error}: records {error.latest} to {error.position - 1}, which were copied, are lost at the source"
             )
-            return SourceLost(place, error.position, error.latest, Cause.TRUNCATED.value, reason)
+            return SourceLost(place, error.position, error.latest, RunCause.TRUNCATED.value, reason)
         if error.position < error.earliest:
             reason = f"{error}: offsets {error.position} to {error.earliest - 1} were deleted before they were copied"
-            return SourceLost(place, error.position, error.earliest, Cause.RETENTION.value, reason)
+            return SourceLost(place, error.position, error.earliest, RunCause.RETENTION.value, reason)
         reason = f"{error}: the log was cut off at {error.latest}, and its later records were copied"
-        return SourceLost(place, error.position, error.latest, Cause.TRUNCATED.value, reason)
+        return SourceLost(place, error.position, error.latest, RunCause.TRUNCATED.value, reason)
 
     # -- for the queue -------------------------------------------------------------------------------------------------
 

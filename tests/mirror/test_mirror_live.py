@@ -1,0 +1,269 @@
+"""Mirrors between real brokers: a plain reader of the target counts each record once, in order, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from lane_writing import Wire
+from mirroring import (
+    TARGET_SETTINGS,
+    WAIT_S,
+    command,
+    numbered,
+    read,
+    run_command,
+    running,
+    send,
+    servers_of,
+    settings_of,
+    values,
+    wait_copied,
+)
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer import Producer, ProducerConfig
+from zkconsumer.admin import BrokerAdmin
+from zkconsumer.mirror.errors import AnotherWriter, MirrorRefused, SourceLost
+from zkconsumer.mirror.mirror_process import Mirror
+from zkconsumer.mirror.reports import audit, mirror_status
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+SLOW = pytest.mark.slow
+SOURCES = ["0.8.2.2", "3.9.2", *(pytest.param(each, marks=SLOW) for each in ("0.9.0.1", "0.10.2.2", "1.1.1", "4.3.1"))]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[KafkaCluster]:
+    with KafkaCluster("4.3.1", 1, settings=TARGET_SETTINGS) as found:
+        yield found
+
+
+@pytest.fixture(params=SOURCES)
+def any_source(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
+
+
+@pytest.fixture
+def source(kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters("3.9.2", 1)
+
+
+@pytest.fixture
+def topic(fresh_topic: Callable[[], str]) -> str:
+    return fresh_topic()
+
+
+def test_a_topic_is_made_and_copied_and_the_same_command_goes_on(
+    any_source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    any_source.create_topic(topic, partitions=2, config={"retention.ms": -1, "max.message.bytes": 2_000_000})
+    for partition in (0, 1):
+        send(any_source, topic, numbered(0, 500, 100), partition)
+    settings = settings_of(topic, any_source, target, topic, until_end=True)
+    Mirror(settings).run()
+    for partition in (0, 1):
+        send(any_source, topic, numbered(500, 700, 100), partition)
+    Mirror(settings).run()
+    for partition in (0, 1):
+        assert values(target, topic, partition) == numbered(0, 700, 100)
+    [first, _] = mirror_status(settings)
+    assert (first.position, first.source_end, first.lag, first.runs, first.holes) == (700, 700, 0, 1, ())
+    for found in audit(settings):
+        assert (found.records, found.different, found.only_target, found.not_copied) == (700, 0, 0, 0)
+        assert [leaf.records for leaf in found.leaves] == [700]
+        assert found.leaves[0].source_hash == found.leaves[0].target_hash
+
+
+def test_transactions_are_copied_once_and_their_markers_and_what_was_aborted_are_holes(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    config = ProducerConfig(metadata_broker_list=servers_of(source), transactional_id=topic)
+    with Producer(config) as producer:
+        producer.init_transactions()
+        for first in range(0, 60, 10):
+            producer.begin_transaction()
+            for value in numbered(first, first + 10):
+                producer.send(topic, value, key=b"k", partition=0)
+            if first % 20:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    assert values(target, topic) == [*numbered(0, 10), *numbered(20, 30), *numbered(40, 50)]
+    [state] = mirror_status(settings)
+    assert state.holes == ((10, 22, "transaction"), (32, 44, "transaction"))
+    assert state.lag is not None
+    [found] = audit(settings)
+    assert (found.records, found.different) == (30, 0)
+
+
+def test_large_batches_are_copied_as_they_are(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    send(source, topic, [random.Random(number).randbytes(1_000) for number in range(2_000)], compression_codec="lz4",
+         batch_num_messages=200)  # fmt: skip
+    with running(settings_of(topic, source, target, topic)) as mirror:
+        wait_copied(mirror, target, topic, 2_000)
+        [figures] = mirror.figures().values()
+    assert figures.whole_batches >= 8
+    assert figures.encoded_batches <= 2
+    ours, theirs = read(target, topic), read(source, topic)
+    assert [(each.key, each.value, each.timestamp_ms) for each in ours] == [
+        (each.key, each.value, each.timestamp_ms) for each in theirs
+    ]  # fmt: skip
+
+
+def test_partitions_that_the_source_gets_are_copied_too(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    settings = settings_of(topic, source, target, topic)
+    send(source, topic, numbered(0, 5))
+    with running(settings) as mirror:
+        wait_copied(mirror, target, topic, 5)
+        BrokerAdmin(servers_of(source)).grow_topic(topic, 2)
+        wait_until(lambda: len(mirror.figures()) == 2, WAIT_S, "the new partition to be copied")
+        send(source, topic, numbered(5, 10), 1)
+        wait_copied(mirror, target, topic, 5, 1)
+    assert values(target, topic, 1) == numbered(5, 10)
+
+
+# -- what is killed ----------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_that_are_killed_again_and_again_copy_each_record_once(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, partitions=2)
+    settings = settings_of(topic, source, target, topic)
+    arguments = command(settings, "--whitelist", topic, "--slots", "4", "--progress", "1")
+    rng = random.Random(7)
+    sent = 0
+    processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
+    try:
+        for round_number in range(6):
+            for partition in (0, 1):
+                send(source, topic, numbered(sent, sent + 400, 200), partition)
+            sent += 400
+            time.sleep(rng.uniform(0.5, 2.0))  # a moment of the copying, whichever it is
+            victim = round_number % 2
+            processes[victim].send_signal(signal.SIGKILL)
+            processes[victim].wait(WAIT_S)
+            processes[victim] = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(WAIT_S)
+    Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    for partition in (0, 1):
+        assert values(target, topic, partition) == numbered(0, sent, 200)
+    audited = run_command(command(settings, verb="audit"))
+    assert (audited.returncode, audited.stderr) == (0, "")
+    assert "both sides are equal" in audited.stdout
+
+
+def test_a_broker_of_the_target_that_is_killed_costs_no_record(source: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    with KafkaCluster("3.9.2", 1, settings=TARGET_SETTINGS) as target:
+        settings = settings_of(topic, source, target, topic)
+        with running(settings) as mirror:
+            send(source, topic, numbered(0, 300))
+            wait_copied(mirror, target, topic, 300)
+            [broker] = target.brokers
+            target.kill(broker)
+            send(source, topic, numbered(300, 600))
+            target.start(broker)
+            wait_copied(mirror, target, topic, 600)
+        assert values(target, topic) == numbered(0, 600)
+
+
+# -- what is lost, and what is refused ---------------------------------------------------------------------------------
+
+
+def test_records_that_were_deleted_before_they_were_copied_stop_the_lane_or_are_a_hole(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 20))
+    settings = settings_of(topic, source, target, topic, until_end=True, settle_s=0.0)
+    Mirror(settings).run()
+    send(source, topic, numbered(20, 50))
+    BrokerAdmin(servers_of(source)).cut_topic(topic, 35)
+    with pytest.raises(SourceLost, match=rf"{topic}/0 at offset 20: .*offsets 20 to 34 were deleted"):
+        Mirror(settings).run()
+    assert values(target, topic) == numbered(0, 20)
+    Mirror(settings_of(topic, source, target, topic, until_end=True, settle_s=0.0, skips_losses=True)).run()
+    assert values(target, topic) == [*numbered(0, 20), *numbered(35, 50)]
+    [state] = mirror_status(settings)
+    assert state.holes == ((20, 35, "retention"),)
+    [found] = audit(settings)
+    assert (found.records, found.different, found.only_target) == (15, 0, 20)
+
+
+def test_a_source_topic_that_is_created_again_is_not_copied_on(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 20))
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    source.delete_topic(topic)
+    source.create_topic(topic)
+    send(source, topic, numbered(100, 150))
+    with pytest.raises(SourceLost, match="deleted and created again"):
+        Mirror(settings).run()
+    assert values(target, topic) == numbered(0, 20)
+
+
+def test_another_writer_on_the_target_is_named_and_nothing_is_written_after_it(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 20))
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    Wire(target, TopicPartition(topic, 0)).put_foreign(20)
+    send(source, topic, numbered(20, 40))
+    with pytest.raises(AnotherWriter, match=f"{topic}/0: another writer: .*without a producer id|found"):
+        Mirror(settings).run()
+    assert len(values(target, topic)) == 21
+
+
+def test_a_target_that_has_records_already_is_refused(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    for cluster in (source, target):
+        cluster.create_topic(topic)
+        send(cluster, topic, numbered(0, 3))
+    with pytest.raises(MirrorRefused, match=f"{topic}/0 has offsets 0 to 2, and this mirror has not written them"):
+        Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    assert values(target, topic) == numbered(0, 3)
+
+
+def test_what_the_target_would_delete_at_once_is_refused_by_the_plan(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, config={"retention.ms": 3_600_000})
+    old_ms = int(time.time() * 1000) - 40 * 86_400_000
+    config = ProducerConfig(metadata_broker_list=servers_of(source))
+    with Producer(config) as producer:
+        producer.send(topic, b"old", partition=0, timestamp_ms=old_ms)
+    settings = settings_of(topic, source, target, topic)
+    planned = run_command(command(settings, "--whitelist", topic, "--json", verb="plan"))
+    [found] = json.loads(planned.stdout)
+    assert (planned.returncode, found["action"], found["settings"]) == (4, "create", {"retention.ms": "3600000"})
+    assert f"{topic}/0 has a record that is 960 hours old" in found["findings"][0]
+    given = ["--whitelist", topic, "--topic-config", "retention.ms=-1"]
+    assert run_command(command(settings, *given, verb="plan")).returncode == 0
+    ran = run_command(command(settings, *given, "--until-end"))
+    assert ran.returncode == 0, ran.stderr
+    assert values(target, topic) == [b"old"]
+    status = run_command(command(settings, "--json", verb="status"))
+    [state] = json.loads(status.stdout)
+    assert (status.returncode, state["position"], state["lag"]) == (0, 1, 0)

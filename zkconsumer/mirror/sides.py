@@ -1,0 +1,177 @@
+"""What a mirror copies, and the two clusters of it, connected.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.port.requests import Exists, GetData, Stat
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.types import Broker, ProducerId
+from zkconsumer.cluster.cluster import Cluster, open_cluster
+from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent, read_all
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import config_without_group
+from zkconsumer.mirror.compared_records import Side
+from zkconsumer.mirror.copier import SETTLE_S
+from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS
+from zkconsumer.producer.sending.broker_thread import new_producer_id
+
+_ANSWER_S: Final = 10.0
+_QUEUED_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class TopicRules:
+    """How topics are named and made on the target.
+
+    Attributes:
+        prefix: Comes before each name on the target.
+        renames: Name at the source -> name on the target.
+        replication: Replicas of each partition on the target; None: as at the source, as far as it has the brokers.
+        settings: Settings of the topics that are made, which override those of the source.
+    """
+
+    prefix: str = ""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    replication: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, topic: str) -> str:
+        """Return the name of a topic on the target."""
+        return self.renames.get(topic, self.prefix + topic)
+
+
+@dataclass(frozen=True)
+class MirrorSettings:
+    """What a mirror copies, and how.
+
+    Attributes:
+        name: Of the mirror; `__zkconsumer_mirror_NAME` is its state topic and its group on the target.
+        source_zookeeper: `host:port,...` of the source; None: the properties name brokers as `bootstrap.servers`.
+        source, target: Properties of consumers of both sides; those of the target name `bootstrap.servers`.
+        whitelist: Which topics are copied: a regular expression, or names separated by commas.
+        rules: How topics are made on the target.
+        skips_losses: Goes on after what the source has lost; otherwise the lane stops.
+        compression: The codec for records that came without a batch of Kafka 0.11.
+        sets_times: Records get the time at which they are copied, instead of their own.
+        slots: Partitions of the state topic, if the mirror makes it.
+        rate_bytes: Most bytes a second; None for no limit.
+        until_end: Ends when everything is copied that was there.
+        forgotten_after_ms: When leaders of the target forget a producer; see `LaneMachine`.
+        settle_s: How long a hole that others may see differently waits after a start.
+    """
+
+    name: str
+    target: Mapping[str, Any]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    source_zookeeper: str | None = None
+    whitelist: str = ".*"
+    rules: TopicRules = field(default_factory=TopicRules)
+    skips_losses: bool = False
+    compression: str = "none"
+    sets_times: bool = False
+    slots: int = 16
+    rate_bytes: int | None = None
+    until_end: bool = False
+    forgotten_after_ms: int = FORGOTTEN_AFTER_MS
+    settle_s: float = SETTLE_S
+
+    @property
+    def state_topic(self) -> str:
+        """The topic of the target in which the runs are."""
+        return f"__zkconsumer_mirror_{self.name}"
+
+
+class Both:
+    """The two clusters of a mirror, connected.
+
+    Attributes:
+        source, target: The clusters.
+        source_id, target_id: Their ids.
+        source_config, target_config: Settings of consumers of both.
+        port: ZooKeeper of the source; None without one.
+    """
+
+    def __init__(self, settings: MirrorSettings, stack: ExitStack) -> None:
+        self.source_config = _config(settings.source_zookeeper, settings.source, settings.name)
+        self.target_config = _config(None, settings.target, settings.name)
+        if self.target_config.bootstrap_servers is None:
+            raise MirrorRefused("the target names no brokers", "give bootstrap.servers of the target")
+        source, self.port = stack.enter_context(open_cluster(self.source_config, _ANSWER_S, pins_topics=True))
+        target, _ = stack.enter_context(open_cluster(self.target_config, _ANSWER_S))
+        self.source = Side(source, _connect(self.source_config))
+        self.target = Side(target, _connect(self.target_config))
+        self.source_id = self._id_of_source()
+        found = _cluster_id(target)
+        if found is None:
+            raise MirrorRefused("the brokers of the target tell no cluster id: they are older than Kafka 0.11",
+                                "give brokers of Kafka 0.11 or later as the target")  # fmt: skip
+        self.target_id = found
+
+    def _id_of_source(self) -> str:
+        found = _cluster_id(self.source.cluster)
+        if found is not None:
+            return found
+        if self.port is None:
+            raise MirrorRefused("the brokers of the source tell no cluster id: they are older than Kafka 0.10.1",
+                                "name the source by its ZooKeeper")  # fmt: skip
+        data, stat = read_all(self.port, [GetData("/cluster/id"), Exists("/brokers")])
+        if isinstance(data, tuple) and data[0]:
+            return str(json.loads(data[0])["id"])
+        assert isinstance(stat, Stat)
+        return f"zookeeper-{stat.created_ms:x}"
+
+    def incarnations(self, topics: Collection[str]) -> dict[str, str]:
+        """Return which topic of its name each one is, as far as the source tells."""
+        reader = self.source.cluster.reader
+        if isinstance(reader, MetadataReader):
+            found = reader.existing_topics(list(topics))
+            return {name: each.topic_id for name, each in found.items() if each.topic_id is not None}
+        assert self.port is not None
+        stats = read_all(self.port, [Exists(znodes.topic_path(name)) for name in topics])
+        return {name: f"zxid-{stat.czxid}" for name, stat in zip(topics, stats, strict=True) if isinstance(stat, Stat)}
+
+    def new_producer_id(self) -> ProducerId:
+        """Return a producer id of the target."""
+        fault: SimpleConsumerError | None = None
+        for broker in self.target.cluster.brokers():
+            try:
+                with self.target.connect(broker) as client:
+                    return new_producer_id(client)
+            except SimpleConsumerError as error:
+                fault = error
+        raise fault or ClusterSilent("no broker of the target is known")
+
+
+def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> ConsumerConfig:
+    given = {"isolation.level": "read_committed", "queued.max.bytes": _QUEUED_BYTES, **properties}
+    return config_without_group(zookeeper, given, f"mirror-{name}")
+
+
+def _connect(config: ConsumerConfig) -> Any:
+    def connection(broker: Broker) -> SimpleConsumer:
+        return SimpleConsumer(
+            broker.host, broker.port, _ANSWER_S * 2, config.client_id, dialect=dialect_of(broker),
+            security=config.security, connect_timeout_s=_ANSWER_S,
+        )  # fmt: skip
+
+    return connection
+
+
+def _cluster_id(cluster: Cluster) -> str | None:
+    reader = cluster.reader
+    if not isinstance(reader, MetadataReader):
+        return None
+    return reader.metadata([])[0].cluster_id
