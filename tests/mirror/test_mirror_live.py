@@ -30,8 +30,9 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
 from zkconsumer.mirror.errors import AnotherWriter, MirrorRefused, SourceLost
-from zkconsumer.mirror.mirror_process import Mirror
+from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.reports import audit, mirror_status
+from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -267,3 +268,83 @@ def test_what_the_target_would_delete_at_once_is_refused_by_the_plan(
     status = run_command(command(settings, "--json", verb="status"))
     [state] = json.loads(status.stdout)
     assert (status.returncode, state["position"], state["lag"]) == (0, 1, 0)
+
+
+def test_records_that_are_old_by_now_do_not_keep_a_mirror_from_going_on(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, config={"retention.ms": 3_600_000})
+    send(source, topic, numbered(0, 10))
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    BrokerAdmin(servers_of(source)).set_topic(topic, {"retention.ms": -1})
+    old_ms = int(time.time() * 1000) - 40 * 86_400_000
+    with Producer(ProducerConfig(metadata_broker_list=servers_of(source))) as producer:
+        producer.send(topic, b"old", partition=0, timestamp_ms=old_ms)
+    Mirror(settings).run()
+
+
+@pytest.mark.parametrize("prefix", ["", "back."])
+def test_what_was_copied_from_a_cluster_is_not_copied_back_to_it(
+    source: KafkaCluster, target: KafkaCluster, topic: str, prefix: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 10))
+    Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    rules = TopicRules(prefix=prefix)
+    back = settings_of(f"{topic}-back", target, source, topic, by_brokers=True, until_end=True, rules=rules)
+    with pytest.raises(MirrorRefused, match="no topic of the source matches"):
+        Mirror(back).run()
+    assert values(source, topic) == numbered(0, 10)
+
+
+def test_within_one_cluster_copies_are_not_copied_again(target: KafkaCluster, topic: str) -> None:
+    target.create_topic(topic)
+    send(target, topic, numbered(0, 10))
+    settings = settings_of(
+        topic, target, target, f".*{topic}", by_brokers=True, until_end=True, rules=TopicRules(prefix="copy.")
+    )  # fmt: skip
+    for _ in range(2):
+        Mirror(settings).run()
+    assert values(target, f"copy.{topic}") == numbered(0, 10)
+    assert [name for name in plan_names(settings) if topic in name] == [topic]
+
+
+def plan_names(settings: MirrorSettings) -> list[str]:
+    return [each.source for each in plan(settings)]
+
+
+def test_processes_that_start_together_share_the_work_and_make_each_topic_once(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, partitions=4)
+    for partition in range(4):
+        send(source, topic, numbered(0, 50), partition)
+    arguments = command(settings_of(topic, source, target, topic), "--whitelist", topic, "--until-end")
+    processes = [subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ended = [(process.communicate(timeout=WAIT_S)[1], process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    for partition in range(4):
+        assert values(target, topic, partition) == numbered(0, 50)
+
+
+def test_what_an_unclean_election_has_cut_off_on_the_target_is_copied_again(source: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    cuts = {"unclean.leader.election.enable": True, "replica.lag.time.max.ms": 2000}
+    with KafkaCluster("3.9.2", 2, settings={**TARGET_SETTINGS, **cuts}) as target:
+        target.create_topic(topic, assignment={0: [0, 1]})
+        settings = settings_of(topic, source, target, topic)
+        send(source, topic, numbered(0, 100))
+        with running(settings) as mirror:
+            wait_copied(mirror, target, topic, 100)
+            target.kill(1)
+            send(source, topic, numbered(100, 200))
+            wait_until(lambda: [each.position for each in mirror.figures().values()] == [200], WAIT_S, "200 records",
+                       state=mirror.figures)  # fmt: skip
+            target.kill(0)
+            target.start(1)
+            wait_until(lambda: target.leader(topic, 0) == 1, WAIT_S, "the stale replica to lead")
+            target.start(0)
+            send(source, topic, numbered(200, 300))
+            wait_copied(mirror, target, topic, 300)
+        assert values(target, topic) == numbered(0, 300)

@@ -136,7 +136,7 @@ def test_times_of_the_target_are_given_when_they_are_wanted() -> None:
 def test_batches_that_are_encoded_anew_have_bounds_of_bytes_and_of_records() -> None:
     data = b"".join(batch(n, 1, LARGE) for n in range(100))
     assert [each.records for each in cut(chunk(data, 100), batch_records=30)] == [30, 30, 30, 10]
-    by_bytes = cut(chunk(data, 100), batch_bytes=10_100)
+    by_bytes = cut(chunk(data, 100), batch_bytes=10_300)
     assert max(each.records for each in by_bytes) == 10
     assert read(by_bytes) == wanted(0, 100, LARGE)
     [single] = cut(chunk(batch(0, 1, LARGE), 1), batch_bytes=10)

@@ -131,6 +131,10 @@ def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any
     _print_figures(running, as_json)
     if failure:
         raise failure[0]
+    if thread.is_alive():
+        raise CliError(f"the mirror did not end within {_JOIN_S:g} s", "run it again: it goes on by itself")
+    if signals.came and until_end:
+        raise click.exceptions.Exit(130)
     failed = [found for found in running.ended().values() if found.failure is not None]
     if failed:
         raise CliError(f"{len(failed)} lanes have stopped; the first one: {failed[0].failure}", "see docs/MIRROR.md")
@@ -190,9 +194,9 @@ def audit_mirror(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps([_audit_json(each) for each in found]))
     else:
         rows = [[*_lane_cells(each.lane), str(each.records), str(each.different), str(each.only_target),
-                 str(each.not_copied)] for each in found]  # fmt: skip
-        headers = ["SOURCE", "TARGET", "EQUAL", "DIFFERENT", "DELETED AT SOURCE", "TO BE COPIED"]
-        print_table(headers, rows, right=range(2, 6), marked=[i for i, each in enumerate(found) if each.different])
+                 str(each.only_source), str(each.not_copied)] for each in found]  # fmt: skip
+        headers = ["SOURCE", "TARGET", "EQUAL", "DIFFERENT", "DELETED AT SOURCE", "DELETED ON TARGET", "TO BE COPIED"]
+        print_table(headers, rows, right=range(2, 7), marked=[i for i, each in enumerate(found) if each.different])
         for each in found:
             for difference in each.differences:
                 print_problem(f"{each.lane.place}: offset {difference.source_offset}: {difference.what}")
@@ -290,7 +294,8 @@ def _audit_json(found: LaneAudit) -> dict[str, Any]:
     return {
         "source": _place_json(found.lane.source), "target": _place_json(found.lane.target),
         "cluster": found.lane.cluster, "equal": found.records, "different": found.different,
-        "deleted_at_source": found.only_target, "to_be_copied": found.not_copied,
+        "deleted_at_source": found.only_target, "deleted_on_target": found.only_source,
+        "to_be_copied": found.not_copied,
         "differences": [each._asdict() for each in found.differences],
         "leaves": [
             {"first": leaf.first, "records": leaf.records, "bytes": leaf.size_bytes, "source": leaf.source_hash,

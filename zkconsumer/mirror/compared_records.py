@@ -5,8 +5,9 @@ Threads: any.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
@@ -22,16 +23,28 @@ _FETCH_BYTES: Final = 1 << 20
 _LARGEST_BYTES: Final = 1 << 30
 
 
-class Side(NamedTuple):
+class Side:
     """One of the two clusters.
 
-    Attributes:
-        cluster: Finds leaders.
+    Args:
+        new_cluster: Returns what finds leaders; one thread at a time uses it.
         connect: Returns a new connection to a broker.
+
+    Threads: Any.
     """
 
-    cluster: Cluster
-    connect: Callable[[Broker], SimpleConsumer]
+    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[[Broker], SimpleConsumer]) -> None:
+        self.new_cluster = new_cluster
+        self._of_thread = threading.local()
+        self.connect = connect
+
+    @property
+    def cluster(self) -> Cluster:
+        """What finds leaders, for the calling thread."""
+        found: Cluster | None = getattr(self._of_thread, "cluster", None)
+        if found is None:
+            found = self._of_thread.cluster = self.new_cluster()
+        return found
 
 
 def hash_of(message: Message) -> bytes:

@@ -18,22 +18,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
-from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError
+from simpleconsumer.dialect import BatchNotWhole
+from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.types import ProducerId
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
+from zkconsumer.errors import PartitionStopped, ReadFailed, StreamFailed
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
+    AnotherWriter,
     BelowRun,
     LaneClosed,
-    LaneStopped,
     LaneStuck,
     MirrorError,
     MirrorRefused,
@@ -55,6 +57,12 @@ SETTLE_S: Final = FRESH_S + 10.0
 """A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
 _IDLE_S: Final = 0.2
 _BACKOFF: Final = Backoff(0.2, 10.0)
+_WAITED: Final = (
+    LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped, StreamFailed,
+)  # fmt: skip
+"""Troubles that pass: the lane goes on by itself."""
+_FINAL: Final = (MessageError, BrokenFraming, BatchNotWhole, VersionNotServed)
+"""Those of them that do not pass."""
 _DETERMINED: Final = frozenset((RunCause.START, RunCause.TRANSACTION, RunCause.FORGOTTEN, RunCause.CUT))
 """Causes that look the same to each process that reads the source."""
 
@@ -71,7 +79,8 @@ class LaneSettings:
         incarnations: Topic of the source -> which topic of this name it is.
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
-        take_bytes: Waits until so many bytes may be copied, as the rate is limited.
+        compacted: Topics of the source that are compacted.
+        take_bytes: Waits until so many bytes may be copied, as the rate is limited; ends when the event is set.
     """
 
     source: Side
@@ -81,7 +90,8 @@ class LaneSettings:
     skips_losses: bool
     incarnations: Mapping[str, str]
     forgotten_after_ms: int
-    take_bytes: Callable[[int], None] = lambda size_bytes: None
+    compacted: Collection[str]
+    take_bytes: Callable[[int, threading.Event], None]
     settle_s: float = SETTLE_S
 
 
@@ -140,6 +150,7 @@ class LaneCopier:
         self._runs = LaneMap(lane)
         self._settled_at = 0.0
         self._saw_transactions = False
+        self._lost_at = 0
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -154,10 +165,13 @@ class LaneCopier:
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread to end after `stop`; return whether it has."""
         self._thread.join(max(0.0, timeout_s))
-        if self._thread.is_alive() and self._sender is not None:
-            self._sender.close()
-            self._thread.join(1.0)
         return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """End a request that is under way, after `stop`; what was sent and not answered may be stored."""
+        sender = self._sender
+        if sender is not None:
+            sender.close()
 
     @property
     def _place(self) -> str:
@@ -172,82 +186,124 @@ class LaneCopier:
             try:
                 self._copy()
                 failures = 0
-            except LaneClosed:
-                continue
-            except (NumberRefused, BelowRun) as error:
-                self._renumber(error)
-            except SourceLost as error:
-                if not self._may_skip(error):
-                    self._fail(error)
-            except (LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError) as error:
-                if isinstance(error, (MessageError, BrokenFraming)):
-                    self._fail(error)
-                    continue
+            except Exception as error:  # noqa: BLE001 - each kind has its reaction there
                 failures = 1 if self.figures.records > done_before else failures + 1
-                self.figures.trouble = str(error)
-                log.warning("mirror: lane %s waits: %s", self.lane.place, error)
-                self._stopping.wait(_BACKOFF.wait_s(failures - 1))
-            except (MirrorError, LaneStopped, ZkConsumerError) as error:
-                self._fail(error)
-            except Exception as error:  # a bug; the other lanes go on, and this one says so
-                log.exception("mirror: lane %s has ended by a fault", self.lane.place)
-                self._fail(MirrorError(f"{self.lane.place} ended by a bug: {type(error).__name__}: {error}"))
+                self._react(error, failures)
 
-    def _fail(self, error: ZkConsumerError) -> None:
-        self.figures.failure = error
+    def _react(self, error: Exception, failures: int) -> None:
+        """Mend what has ended the copying, wait, or stop the lane."""
+        fault: Exception = error
+        try:
+            if self._is_mended(error):
+                return
+        except Exception as later:  # noqa: BLE001 - judged like the first one
+            fault = later
+        if isinstance(fault, LaneClosed):
+            return
+        if isinstance(fault, _WAITED) and not isinstance(fault, _FINAL):
+            self.figures.trouble = str(fault)
+            log.warning("mirror: lane %s waits: %s", self.lane.place, fault)
+            self._stopping.wait(_BACKOFF.wait_s(failures - 1))
+            return
+        if not isinstance(fault, ZkConsumerError):  # a bug; the other lanes go on, and this one says so
+            log.error("mirror: lane %s has ended by a fault", self.lane.place, exc_info=fault)
+            fault = MirrorError(f"{self.lane.place} ended by a bug: {type(fault).__name__}: {fault}")
+        self.figures.failure = fault
         self._source.stop()
-        log.error("mirror: lane %s is stopped: %s", self.lane.place, error)
+        log.error("mirror: lane %s is stopped: %s", self.lane.place, fault)
+
+    def _is_mended(self, error: Exception) -> bool:
+        """Store the run with which the lane goes on, where one helps; return whether it does."""
+        if isinstance(error, (NumberRefused, BelowRun)):
+            return self._renumber(error)
+        if isinstance(error, SourceLost):
+            return self._may_skip(error)
+        if isinstance(error, AnotherWriter):  # maybe another process of this mirror, with a later epoch
+            known = self._runs.number
+            return self._read_runs().number > known
+        return False
+
+    def _read_runs(self) -> LaneMap:
+        self._state.refresh()
+        self._runs = self._state.map_of(self.lane)
+        return self._runs
 
     def _copy(self) -> None:
         """Copy until the lane goes on at another position, or is stopped."""
-        self._runs = self._state.map_of(self.lane)
-        if not self._runs.runs:
-            self._begin()
+        if not self._read_runs().runs:
+            if not self._begin():
+                return
             self._settled_at = time.monotonic()
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
         last = self._runs.runs[-1]
-        self._check_incarnation(last)
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
                 while not self._stopping.is_set():
                     target = sender.position(WAIT_S)
-                    self.figures.trouble = ""
-                    run = self._runs.at(target)
-                    if run is None:
-                        raise BelowRun(self.lane.target, self._runs.runs[0].target_first, target)
-                    self._follow(sender, target, run.source_at(target))
+                    # The end first, and then the runs: a run is stored before its records, so none is missed.
+                    if self._read_runs().runs[-1].producer != last.producer:
+                        return
+                    self._follow(sender, target)
                 sender.flush(WAIT_S)
             finally:
                 self._sender = None
                 self._source.stop()
 
-    def _follow(self, sender: LaneSender, target: int, position: int) -> None:
+    def _follow(self, sender: LaneSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
+        run = self._runs.at(target)
+        if run is None:
+            raise BelowRun(self.lane.target, self._runs.runs[0].target_first, target)
+        self.figures.trouble = ""
+        self._lost_at = target
+        position = run.source_at(target)
+        self._check_incarnation(position)
         compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
         self._source.start(position)
         self._saw_transactions = False
         self.figures.position = position
         while not self._stopping.is_set():
-            chunk = self._source.next_chunk(_IDLE_S)
-            self.figures.source_end = self._source.end
-            self.figures.is_guarded = sender.is_guarded
-            if chunk is None:
-                self.figures.trouble = self._source.trouble
+            try:
+                chunk = self._source.next_chunk(_IDLE_S)
+            except SourceLost:
                 if sender.flush(WAIT_S) != target:
                     return
+                self._lost_at = target
+                raise
+            self._check_incarnation(position)
+            self._note(sender, position if chunk is None and sender.is_settled else None)
+            if chunk is None:
+                if sender.flush(WAIT_S) != target:
+                    return
+                self._note(sender, position)
                 continue
             moved = self._send_chunk(sender, chunk, target, position)
             if moved is None:
                 return
             target = moved
-            position = max(position, chunk.next_offset)
-            self.figures.position = position
             if chunk.error is not None:
                 sender.flush(WAIT_S)
                 raise chunk.error
+            position = max(position, chunk.next_offset)
             self._source.done(chunk)
+
+    def _note(self, sender: LaneSender, position: int | None) -> None:
+        """Take note of how far the lane is.
+
+        Args:
+            position: The next offset of the source, if all before it is stored; None while some is under way.
+        """
+        figures, stored = self.figures, sender.stored
+        run = None if stored is None else self._runs.at(stored)
+        if position is not None:
+            figures.position = position
+        elif run is not None and stored is not None:
+            figures.position = max(figures.position, run.source_at(stored))
+        figures.source_end = self._source.end
+        figures.is_guarded = sender.is_guarded
+        figures.trouble = self._source.trouble
 
     def _send_chunk(self, sender: LaneSender, chunk: Chunk, target: int, position: int) -> int | None:
         """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
@@ -264,7 +320,9 @@ class LaneCopier:
         if found and not self._declare(sender, found, target):
             return None
         for piece in found:
-            self._settings.take_bytes(len(piece.data))
+            self._settings.take_bytes(len(piece.data), self._stopping)
+            if self._stopping.is_set():
+                return None
             if not sender.send(piece.data, self.lane.source, target, WAIT_S):
                 return None
             target += piece.records
@@ -303,16 +361,19 @@ class LaneCopier:
             target += piece.records
         if not new:
             return True
-        if any(each.cause not in _DETERMINED for each in new) and not self._is_settled(sender, new[0].target_first):
+        if any(each.cause not in _DETERMINED for each in new) and not self._is_settled():
             return False
-        return self._state.write(new, WAIT_S)
+        written = self._state.write(new, WAIT_S, self._stopping)
+        self._runs = self._state.map_of(self.lane)
+        return written
 
     def _cause(self) -> RunCause:
         """Return why there is a hole."""
-        return RunCause.TRANSACTION if self._saw_transactions else RunCause.COMPACTED
+        is_compacted = self.lane.source.topic in self._settings.compacted
+        return RunCause.TRANSACTION if self._saw_transactions and not is_compacted else RunCause.COMPACTED
 
-    def _is_settled(self, sender: LaneSender, target: int) -> bool:
-        """Wait until nothing of a former owner can arrive; return whether the end of the log is still there."""
+    def _is_settled(self) -> bool:
+        """Wait until nothing of a former owner can arrive; return whether that was over before."""
         left_s = self._settled_at - time.monotonic()
         if left_s <= 0:
             return True
@@ -320,8 +381,12 @@ class LaneCopier:
         self._stopping.wait(left_s)
         return False  # the position is computed anew
 
-    def _begin(self) -> None:
-        """Store the first run of a new lane: from the start of the source's log, into an empty partition."""
+    def _begin(self) -> bool:
+        """Store the first run of a new lane: from the start of the source's log, into an empty partition.
+
+        Returns:
+            Whether it counts, and not that of another process.
+        """
         ends = self._settings.target.cluster.log_ends([self.lane.target], [EARLIEST, LATEST])[self.lane.target]
         if isinstance(ends, str):
             raise LaneStuck(self.lane.target, 0.0, ends)
@@ -338,24 +403,33 @@ class LaneCopier:
         producer = self._settings.new_producer_id()
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         first = int(found[0] or 0)
-        self._state.write([RunRecord(self.lane, 1, producer, 0, first, end, RunCause.START, incarnation)], WAIT_S)
+        first_run = RunRecord(self.lane, 1, producer, 0, first, end, RunCause.START, incarnation)
+        return self._write(first_run)
 
-    def _renumber(self, error: NumberRefused | BelowRun) -> None:
-        """Store the run to go on with: brokers have forgotten the producer, or the log was cut off before a run."""
+    def _write(self, record: RunRecord) -> bool:
+        """Store one run; return whether it counts."""
+        written = self._state.write([record], WAIT_S, self._stopping)
+        self._runs = self._state.map_of(self.lane)
+        return written
+
+    def _renumber(self, error: NumberRefused | BelowRun) -> bool:
+        """Store the run to go on with: brokers have forgotten the producer, or the log was cut off before a run.
+
+        Returns:
+            False: there is no run for the end of the log.
+        """
         end = error.offset if isinstance(error, NumberRefused) else error.end
-        run = self._runs.at(end)
+        run = self._read_runs().at(end)
         if run is None:
-            self._fail(error)
-            return
+            return False
         numbering = self._runs.numbering(run)
         producer, sequence, cause = run.producer, numbering.sequence_at(end), RunCause.CUT
         if isinstance(error, NumberRefused):
             producer, sequence, cause = numbering.next_epoch(end).producer, 0, RunCause.FORGOTTEN
         log.warning("mirror: lane %s starts a new run at offset %d of the target: %s", self.lane.place, end, error)
-        self._state.write(
-            [RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
-                       run.incarnation)], WAIT_S,
-        )  # fmt: skip
+        self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
+                              run.incarnation))  # fmt: skip
+        return True
 
     def _new_sender(self, last: RunRecord) -> LaneSender:
         settings = self._settings
@@ -366,33 +440,27 @@ class LaneCopier:
 
     # -- what the source has lost --------------------------------------------------------------------------------------
 
-    def _check_incarnation(self, last: RunRecord) -> None:
-        now = self._settings.incarnations.get(self.lane.source.topic, "")
+    def _check_incarnation(self, position: int) -> None:
+        last, now = self._runs.runs[-1], self._settings.incarnations.get(self.lane.source.topic, "")
         if last.incarnation and now and now != last.incarnation:
             reason = f"the topic was deleted and created again: it is {now} now, and {last.incarnation} was copied"
-            raise SourceLost(self._place, last.source_first, 0, RunCause.RECREATED.value, reason)
+            raise SourceLost(self._place, position, None, RunCause.RECREATED.value, reason)
 
     def _may_skip(self, error: SourceLost) -> bool:
         """Store the run after what is lost, if the user wants it skipped."""
         if not self._settings.skips_losses or error.go_on_at is None:
-            return False
-        ends = self._settings.target.cluster.log_ends([self.lane.target], [LATEST])[self.lane.target]
-        if isinstance(ends, str):
-            return True  # later
-        end = int(ends[0] or 0)
-        run = self._runs.at(end)
-        if run is None:
             return False
         left_s = self._settled_at - time.monotonic()
         if left_s > 0:
             self.figures.trouble = f"{error}; this is skipped in {left_s:.0f} s"
             self._stopping.wait(left_s)
             return True
+        known, end = self._runs.number, self._lost_at
+        if self._read_runs().number != known:
+            return True  # another process has gone on
+        last = self._runs.runs[-1]
         log.warning("mirror: lane %s skips what is lost: %s", self.lane.place, error)
-        numbering = self._runs.numbering(self._runs.runs[-1])
-        incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
-        self._state.write(
-            [RunRecord(self.lane, self._runs.number + 1, self._runs.runs[-1].producer, numbering.sequence_at(end),
-                       error.go_on_at, end, RunCause(error.cause), incarnation)], WAIT_S,
-        )  # fmt: skip
+        sequence = self._runs.numbering(last).sequence_at(end)
+        self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, end,
+                              RunCause(error.cause), last.incarnation))  # fmt: skip
         return True

@@ -242,10 +242,12 @@ class SourceLost(MirrorError):
         reason: What was found, a clause.
     """
 
-    remedy = "--on-data-loss skip goes on after what is lost, and records it as a hole"
-
     def __init__(self, place: str, position: int, go_on_at: int | None, cause: str, reason: str) -> None:
         super().__init__(place, position, go_on_at, cause, reason)
+        self.remedy = (
+            "copy it into another topic: --rename, under another --name" if go_on_at is None
+            else "--on-data-loss skip goes on after what is lost, and records it as a hole"
+        )  # fmt: skip
         self.place = place
         self.position = position
         self.go_on_at = go_on_at

@@ -101,8 +101,8 @@ class RunRecord(NamedTuple):
         """Return key and value.
 
         Args:
-            writer: Names the process. The keys of two that write the same number differ, so that compaction leaves the
-                first one.
+            writer: Differs for each attempt to store it. So no two records have the same key, and compaction leaves
+                the first one with a number, which counts.
         """
         lane = [self.lane.cluster, *self.lane.source, *self.lane.target]
         key = {"format": _FORMAT, "lane": lane, "run": self.number, "writer": writer}
@@ -197,6 +197,10 @@ class LaneMap:
             self.runs.pop()
         self.runs.append(record)
         return True
+
+    def copy(self) -> LaneMap:
+        """Return the same runs, which do not change with this map."""
+        return LaneMap(self.lane, self.number, list(self.runs))
 
     def at(self, target_offset: int) -> RunRecord | None:
         """Return the run to which an offset of the target belongs; None before the first one."""

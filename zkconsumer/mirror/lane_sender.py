@@ -128,6 +128,11 @@ class LaneSender(Closing):
         return self._machine.is_guarded
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all that was taken is stored."""
+        return self._machine.is_settled
+
+    @property
     def takes_zstd(self) -> bool:
         """Whether the leader takes zstd; False before there was a connection."""
         return self._takes_zstd

@@ -155,12 +155,12 @@ class LaneSource:
             reason = (
                 f"{error}: records {error.latest} to {error.position - 1}, which were copied, are lost at the source"
             )
-            return SourceLost(place, error.position, error.latest, RunCause.TRUNCATED.value, reason)
+            return SourceLost(place, error.position, None, RunCause.TRUNCATED.value, reason)
         if error.position < error.earliest:
             reason = f"{error}: offsets {error.position} to {error.earliest - 1} were deleted before they were copied"
             return SourceLost(place, error.position, error.earliest, RunCause.RETENTION.value, reason)
         reason = f"{error}: the log was cut off at {error.latest}, and its later records were copied"
-        return SourceLost(place, error.position, error.latest, RunCause.TRUNCATED.value, reason)
+        return SourceLost(place, error.position, None, RunCause.TRUNCATED.value, reason)
 
     # -- for the queue -------------------------------------------------------------------------------------------------
 

@@ -13,14 +13,18 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from typing import Final
 
+from rebalance.errors import RebalanceError
+from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import KafkaConsumerConfig
+from zkconsumer.errors import ReadFailed
 from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
+from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.lane_source import SourcePool
 from zkconsumer.mirror.pieces import BatchLimits
@@ -35,6 +39,7 @@ log = logging.getLogger(__name__)
 _ANSWER_S: Final = 10.0
 _LOOK_S: Final = 10.0
 _CHECK_S: Final = 2.0
+_CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
 _QUEUED_BYTES: Final = 64 << 20
@@ -57,6 +62,7 @@ class Mirror:
         self._lock = threading.Lock()
         self._slots: dict[int, dict[Lane, LaneCopier]] = {}
         self._ended: dict[Lane, LaneFigures] = {}
+        self._unfinished = False
 
     def stop(self) -> None:
         """Have `run` end: what was sent is waited for."""
@@ -83,7 +89,7 @@ class Mirror:
             both = Both(settings, stack)
             copies = TopicCopies(both, settings)
             copies.make_state_topic()
-            pool = SourcePool(both.source_config, both.source.cluster, copies.count())
+            pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count())
             stack.callback(pool.stop)
             member = _Member(settings)
             stack.callback(member.close)
@@ -95,6 +101,9 @@ class Mirror:
                 owned.look()
                 if settings.until_end and owned.is_done():
                     break
+            owned.stop()
+        if settings.until_end and self._unfinished:
+            raise MirrorRefused("the last batches were not acknowledged in time", "run it again: it goes on by itself")
 
     # -- for the slots of this process ---------------------------------------------------------------------------------
 
@@ -129,19 +138,17 @@ class _OwnedSlots:
         self._pool = pool
         self._states: dict[int, StateLog] = {}
         self._looked_at = self._checked_at = float("-inf")
-        self._lanes: list[Lane] = []
+        self._lanes: list[Lane] | None = None
+        self._ends: dict[Lane, int] = {}
+        self._incarnations: dict[str, str] = {}
         self._pace = _Pace(mirror.settings.rate_bytes)
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the state of the slots that this process has now."""
+        """Take slots over; `look` starts their lanes."""
         settings = self._mirror.settings
         for name in partitions:
             slot = int(name.partition)
-            state = StateLog(
-                settings.state_topic, slot, self._both.target.cluster, self._both.target.connect, settings.target
-            )
-            state.load()
-            self._states[slot] = state
+            self._states[slot] = StateLog(settings.state_topic, slot, self._both.target, settings.target)
             self._mirror._put(slot, {})
         self._looked_at = float("-inf")
 
@@ -158,9 +165,14 @@ class _OwnedSlots:
         for copier in copiers:
             copier.stop()
         deadline = time.monotonic() + _LEAVE_S
-        for copier in copiers:
+        busy = [copier for copier in copiers if not copier.join(deadline - time.monotonic())]
+        for copier in busy:
+            copier.close()
+        deadline = time.monotonic() + _CLOSE_S
+        for copier in busy:
             if not copier.join(deadline - time.monotonic()):
                 log.warning("mirror: lane %s is still busy", copier.lane.place)
+        self._mirror._unfinished = self._mirror._unfinished or bool(busy)
         for slot in slots:
             self._states.pop(slot, None)
 
@@ -174,45 +186,64 @@ class _OwnedSlots:
             return
         self._looked_at = time.monotonic()
         try:
-            lanes = self._lanes = self._copies.lanes()
-        except ClusterSilent as error:
+            lanes = self._copies.lanes()
+            self._incarnations.update(self._both.incarnations(sorted({lane.source.topic for lane in lanes})))
+        except (ClusterSilent, SimpleConsumerError, RebalanceError) as error:
             log.warning("mirror: the topics cannot be looked up now: %s", error)
             return
-        incarnations = self._both.incarnations(sorted({lane.source.topic for lane in lanes}))
+        self._lanes = lanes
         for slot, state in self._states.items():
             running = dict(self._mirror._slots.get(slot, {}))
             for lane in lanes:
                 if lane not in running and slot_of(lane, self._copies.slots) == slot:
-                    running[lane] = LaneCopier(lane, state, self._pool, self._lane_settings(incarnations))
+                    running[lane] = LaneCopier(lane, state, self._pool, self._lane_settings())
                     running[lane].start()
             self._mirror._put(slot, running)
 
     def is_done(self) -> bool:
-        """Return whether all is copied: by this process, and by the others of the mirror.
+        """Return whether all is copied that was there: by this process, and by the others of the mirror.
 
         Raises:
             ZkConsumerError: The failure of the first lane that has one.
+            MirrorRefused: There is nothing to copy.
         """
         figures = self._mirror.figures()
-        for found in figures.values():
+        for lane, found in figures.items():
             if found.failure is not None:
                 raise found.failure
-        if any(found.lag != 0 for found in figures.values()) or time.monotonic() - self._checked_at < _CHECK_S:
+            if found.source_end >= 0:
+                self._ends.setdefault(lane, found.source_end)
+        if self._lanes is None or not self._states:
             return False
-        self._checked_at = time.monotonic()
+        if not self._lanes:
+            raise MirrorRefused(
+                f"no topic of the source matches {self._mirror.settings.whitelist!r}", "see --whitelist"
+            )
+        if any(found.position < self._ends.get(lane, found.position + 1) for lane, found in figures.items()):
+            return False
         others = set(self._lanes) - set(figures)
         if not others:
-            return bool(self._states)
-        done = {state.lane for state in lane_states(self._both, self._mirror.settings) if state.lag == 0}
+            return True
+        if time.monotonic() - self._checked_at < _CHECK_S:
+            return False
+        self._checked_at = time.monotonic()
+        try:
+            states = lane_states(self._both, self._mirror.settings)
+        except (ClusterSilent, SimpleConsumerError, RebalanceError, ReadFailed) as error:
+            log.warning("mirror: the other lanes cannot be looked up now: %s", error)
+            return False
+        for state in states:
+            if state.source_end is not None:
+                self._ends.setdefault(state.lane, state.source_end)
+        done = {state.lane for state in states if (state.position or -1) >= self._ends.get(state.lane, 0)}
         return others <= done
 
-    def _lane_settings(self, incarnations: Mapping[str, str]) -> LaneSettings:
+    def _lane_settings(self) -> LaneSettings:
         settings = self._mirror.settings
         limits = BatchLimits(codec=settings.compression, sets_times=settings.sets_times)
         return LaneSettings(
             self._both.source, self._both.target, self._both.new_producer_id, limits, settings.skips_losses,
-            incarnations,
-            settings.forgotten_after_ms, self._pace.take, settings.settle_s,
+            self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take, settings.settle_s,
         )  # fmt: skip
 
 
@@ -244,22 +275,22 @@ class _Member:
 
 
 class _Pace:
-    """BatchLimits the bytes a second of all lanes together. Threads: any."""
+    """Limits the bytes a second of all lanes together. Threads: any."""
 
     def __init__(self, rate_bytes: int | None) -> None:
         self._rate_bytes = rate_bytes
         self._lock = threading.Lock()
         self._free_at = 0.0
 
-    def take(self, size_bytes: int) -> None:
-        """Wait until so many bytes may be copied."""
+    def take(self, size_bytes: int, stopping: threading.Event) -> None:
+        """Wait until so many bytes may be copied, or the event is set."""
         if self._rate_bytes is None:
             return
         with self._lock:
             now = time.monotonic()
             wait_s = max(0.0, self._free_at - now)
             self._free_at = max(now, self._free_at) + size_bytes / self._rate_bytes
-        time.sleep(wait_s)
+        stopping.wait(wait_s)
 
 
 def slot_of(lane: Lane, slots: int) -> int:

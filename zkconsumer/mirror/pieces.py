@@ -20,6 +20,8 @@ from zkconsumer.fetching.partition_queue import Chunk
 
 WHOLE_BYTES: Final = 16_384
 """Smaller batches are merged: each is a request of its own, and requests are the limit then, not bytes."""
+_FRAME_BYTES: Final = 20
+"""Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
 """Bytes of a batch before those that its size counts."""
 _CODEC_MASK: Final = 7
@@ -33,7 +35,7 @@ class BatchLimits(NamedTuple):
     """How large the batches become that are encoded anew.
 
     Attributes:
-        batch_bytes: Keys and values of one batch, at most, unless a single record is larger.
+        batch_bytes: Size of one batch before it is compressed, at most, unless a single record is larger.
         batch_records: Records of one batch, at most.
         decoded_max_bytes: The size of a decompressed batch, at most.
         codec: The codec for records that came without a batch of Kafka 0.11.
@@ -181,7 +183,7 @@ def _batches(messages: Iterator[Message], limits: BatchLimits) -> Iterator[list[
     size_bytes = 0
     try:
         for message in messages:
-            more_bytes = len(message.key or b"") + len(message.value or b"")
+            more_bytes = _size_bytes(message)
             is_full = size_bytes + more_bytes > limits.batch_bytes or len(batch) >= limits.batch_records
             if batch and (is_full or message.offset != batch[-1].offset + 1):
                 yield batch
@@ -194,6 +196,11 @@ def _batches(messages: Iterator[Message], limits: BatchLimits) -> Iterator[list[
         raise
     if batch:
         yield batch
+
+
+def _size_bytes(message: Message) -> int:
+    headers = sum(len(name) + len(value or b"") + _FRAME_BYTES for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers + _FRAME_BYTES
 
 
 def _time_of(message: Message) -> int:

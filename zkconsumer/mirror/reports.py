@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -22,8 +22,9 @@ from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.mirror.compared_records import hash_of
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch, decoded
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.mirror.topic_copies import source_settings
 from zkconsumer.topic_reader.topic_reader import read_topic
 
@@ -108,6 +109,7 @@ class LaneAudit:
         lane: What was compared.
         records: How many are equal on both sides.
         only_target: Records that the source has deleted since; nothing proves them.
+        only_source: Records that the target has deleted since; nothing proves them.
         not_copied: Records of the source after the position: they are still to be copied.
         differences: The first 20 records that differ.
         different: How many records differ.
@@ -117,6 +119,7 @@ class LaneAudit:
     lane: Lane
     records: int = 0
     only_target: int = 0
+    only_source: int = 0
     not_copied: int = 0
     different: int = 0
     differences: list[Difference] = field(default_factory=list)
@@ -141,24 +144,6 @@ class LaneAudit:
         return self.leaves[-1]
 
 
-def read_runs(settings: MirrorSettings) -> dict[Lane, LaneMap]:
-    """Return the runs of all lanes.
-
-    Raises:
-        ReadFailed: There is no such mirror on the target.
-        StateUnreadable: The state topic has a record that is not of a mirror.
-    """
-    found: dict[Lane, LaneMap] = {}
-    properties = {**settings.target, "isolation.level": "read_uncommitted"}
-    with read_topic(None, settings.state_topic, properties=properties) as reader:
-        for message in reader:
-            place = f"{message.topic}/{message.partition} at {message.offset}"
-            record = decoded(place, message.key, message.value)
-            if record is not None:
-                found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
-    return found
-
-
 def mirror_status(settings: MirrorSettings) -> list[LaneProgress]:
     """Return the state of each lane.
 
@@ -172,7 +157,7 @@ def mirror_status(settings: MirrorSettings) -> list[LaneProgress]:
 
 def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
     """Return the state of each lane that has a run."""
-    maps = read_runs(settings)
+    maps = _maps(both, settings)
     sources = both.source.cluster.log_ends([lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True)
     targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
     states = [_state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())]
@@ -213,38 +198,60 @@ def audit(settings: MirrorSettings) -> Iterator[LaneAudit]:
     Raises:
         As `mirror_status`; and what reading raises: a partition that cannot be read is not called equal.
     """
-    maps = read_runs(settings)
     with ExitStack() as stack:
         both = Both(settings, stack)
-        for lane, runs in sorted(maps.items()):
-            yield _audit_lane(both, settings, lane, runs)
+        for lane in sorted(_maps(both, settings)):
+            # The end first, and then the runs: a run is stored before its records.
+            bounds = _bounds(both.target, lane.target)
+            yield _audit_lane(both, settings, lane, _maps(both, settings)[lane], bounds)
 
 
-def _audit_lane(both: Both, settings: MirrorSettings, lane: Lane, runs: LaneMap) -> LaneAudit:
+def _maps(both: Both, settings: MirrorSettings) -> dict[Lane, LaneMap]:
+    """Return the runs of the lanes of this source."""
+    found = read_runs(None, settings.target, settings.state_topic)
+    ours = {lane: runs for lane, runs in found.items() if lane.cluster == both.source_id}
+    if not ours:
+        others = sorted({lane.cluster for lane in found})
+        copied = (
+            f"it copies cluster {', '.join(others)}, and not {both.source_id}" if others else "it has copied nothing"
+        )
+        raise MirrorRefused(f"mirror {settings.name!r} has no partition of this source: {copied}",
+                            "see --name and the options of the source")  # fmt: skip
+    return ours
+
+
+def _audit_lane(
+    both: Both, settings: MirrorSettings, lane: Lane, runs: LaneMap, target_bounds: tuple[int, int]
+) -> LaneAudit:  # fmt: skip
     found = LaneAudit(lane)
-    target_bounds = _bounds(both.target, lane.target)
     source_bounds = _bounds(both.source, lane.source)
-    is_compacted = "compact" in source_settings(both, lane.source.topic).get("cleanup.policy", "")
+    compacts = "compact" in source_settings(both, lane.source.topic).get("cleanup.policy", "")
     stretches = list(runs.stretches(target_bounds[1]))
-    copied_end = stretches[-1].source_end if stretches else 0
     ours = _mapped(stretches, _read(None, settings.target, lane.target, target_bounds))
-    theirs = iter(_read(settings.source_zookeeper, settings.source, lane.source, source_bounds))
+    theirs = _read(settings.source_zookeeper, settings.source, lane.source, source_bounds)
     origin, copied = next(theirs, None), next(ours, None)
     while origin is not None or copied is not None:
         if copied is None or (origin is not None and origin.offset < copied[0]):
             assert origin is not None
-            _note_only_source(found, origin, copied_end, stretches)
+            _note_only_source(found, origin, stretches, target_bounds[0], compacts)
             origin = next(theirs, None)
         elif origin is None or copied[0] < origin.offset:
-            if copied[0] < source_bounds[0] or (is_compacted and copied[0] < source_bounds[1]):
-                found.only_target += 1
-            else:
-                found.note(Difference(copied[0], copied[1].offset, "the source does not have it"))
+            _note_only_target(found, both, copied, source_bounds, compacts)
             copied = next(ours, None)
         else:
             _compare(found, origin, copied[1])
             origin, copied = next(theirs, None), next(ours, None)
     return found
+
+
+def _note_only_target(
+    found: LaneAudit, both: Both, copied: tuple[int, Message], bounds: tuple[int, int], compacts: bool
+) -> None:  # fmt: skip
+    is_deleted = copied[0] < bounds[0] or (compacts and copied[0] < bounds[1])
+    if is_deleted or copied[0] < _bounds(both.source, found.lane.source)[0]:  # maybe while it was read
+        found.only_target += 1
+    else:
+        found.note(Difference(copied[0], copied[1].offset, "the source does not have it"))
 
 
 def _compare(found: LaneAudit, origin: Message, copied: Message) -> None:
@@ -260,11 +267,20 @@ def _compare(found: LaneAudit, origin: Message, copied: Message) -> None:
         found.note(Difference(origin.offset, copied.offset, "key, value or headers differ"))
 
 
-def _note_only_source(found: LaneAudit, origin: Message, copied_end: int, stretches: list[Stretch]) -> None:
-    if origin.offset >= copied_end or (stretches and origin.offset < stretches[0].run.source_first):
+def _note_only_source(
+    found: LaneAudit, origin: Message, stretches: Sequence[Stretch], target_start: int, compacts: bool
+) -> None:  # fmt: skip
+    of_stretch = [each for each in stretches if each.run.source_first <= origin.offset < each.source_end]
+    if not stretches or origin.offset >= stretches[-1].source_end or origin.offset < stretches[0].run.source_first:
         found.not_copied += 1
+    elif of_stretch and (compacts or _target_offset(of_stretch[-1], origin.offset) < target_start):
+        found.only_source += 1
     else:
         found.note(Difference(origin.offset, None, "the target does not have it"))
+
+
+def _target_offset(stretch: Stretch, source_offset: int) -> int:
+    return stretch.run.target_first + source_offset - stretch.run.source_first
 
 
 def _mapped(stretches: list[Stretch], messages: Iterator[Message]) -> Iterator[tuple[int, Message]]:
@@ -291,7 +307,7 @@ def _read(
 ) -> Iterator[Message]:  # fmt: skip
     if bounds[0] >= bounds[1]:
         return
-    given = {"isolation.level": "read_committed", "on.message.error": "stop", **properties}
+    given = {**properties, "isolation.level": "read_committed", "on.message.error": "stop"}
     start = {name.partition: bounds[0]}
     with read_topic(zookeeper, name.topic, [name.partition], start=start, properties=given) as reader:
         yield from reader

@@ -9,10 +9,10 @@ import json
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.port.requests import Exists, GetData, Stat
+from rebalance.zookeeper.port.requests import Exists, GetData, Stat, ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
@@ -88,10 +88,12 @@ class MirrorSettings:
     forgotten_after_ms: int = FORGOTTEN_AFTER_MS
     settle_s: float = SETTLE_S
 
+    STATE_PREFIX: ClassVar[str] = "__zkconsumer_mirror_"
+
     @property
     def state_topic(self) -> str:
         """The topic of the target in which the runs are."""
-        return f"__zkconsumer_mirror_{self.name}"
+        return f"{self.STATE_PREFIX}{self.name}"
 
 
 class Both:
@@ -109,12 +111,10 @@ class Both:
         self.target_config = _config(None, settings.target, settings.name)
         if self.target_config.bootstrap_servers is None:
             raise MirrorRefused("the target names no brokers", "give bootstrap.servers of the target")
-        source, self.port = stack.enter_context(open_cluster(self.source_config, _ANSWER_S, pins_topics=True))
-        target, _ = stack.enter_context(open_cluster(self.target_config, _ANSWER_S))
-        self.source = Side(source, _connect(self.source_config))
-        self.target = Side(target, _connect(self.target_config))
+        self.source, self.port = _opened(self.source_config, stack, pins_topics=True)
+        self.target, _ = _opened(self.target_config, stack)
         self.source_id = self._id_of_source()
-        found = _cluster_id(target)
+        found = _cluster_id(self.target.cluster)
         if found is None:
             raise MirrorRefused("the brokers of the target tell no cluster id: they are older than Kafka 0.11",
                                 "give brokers of Kafka 0.11 or later as the target")  # fmt: skip
@@ -155,8 +155,23 @@ class Both:
         raise fault or ClusterSilent("no broker of the target is known")
 
 
+def _opened(
+    config: ConsumerConfig, stack: ExitStack, *, pins_topics: bool = False
+) -> tuple[Side, ZooKeeperPort | None]:
+    cluster, port = stack.enter_context(open_cluster(config, _ANSWER_S, pins_topics=pins_topics))
+    source = cluster.reader if isinstance(cluster.reader, MetadataReader) else port
+    assert source is not None
+
+    def new_cluster() -> Cluster:
+        return Cluster(
+            source, config.client_id, _ANSWER_S, forced_generation=config.kafka_generation, security=config.security
+        )
+
+    return Side(new_cluster, _connect(config)), port
+
+
 def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> ConsumerConfig:
-    given = {"isolation.level": "read_committed", "queued.max.bytes": _QUEUED_BYTES, **properties}
+    given = {"queued.max.bytes": _QUEUED_BYTES, **properties, "isolation.level": "read_committed"}
     return config_without_group(zookeeper, given, f"mirror-{name}")
 
 

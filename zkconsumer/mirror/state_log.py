@@ -2,7 +2,7 @@
 
 All processes apply the records in the order of the log, so that they agree on the runs.
 
-Threads: any; one at a time is inside.
+Threads: any. No lock is held while a broker is asked.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import encode_producer_batch
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
-from simpleconsumer.types import Broker, Message, TopicPartition
-from zkconsumer.cluster.cluster import Cluster
+from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
+from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
 from zkconsumer.topic_reader.start_at import StartAt
 from zkconsumer.topic_reader.topic_reader import read_topic
+from zkconsumer_error import ErrorCode
 
 _ALL_REPLICAS: Final = -1
 _RETRY_S: Final = 0.2
@@ -34,46 +34,39 @@ class StateLog:
     Args:
         topic: The state topic.
         slot: Its partition.
-        cluster: The target.
-        connect: Returns a new connection to a broker of the target.
+        target: The cluster that has it.
         properties: Of a consumer of the target.
     """
 
-    def __init__(
-        self, topic: str, slot: int, cluster: Cluster, connect: Callable[[Broker], SimpleConsumer],
-        properties: Mapping[str, object],
-    ) -> None:  # fmt: skip
+    def __init__(self, topic: str, slot: int, target: Side, properties: Mapping[str, object]) -> None:
         self._name = TopicPartition(topic, slot)
-        self._cluster = cluster
-        self._connect = connect
-        self._properties = dict(properties)
-        self._writer = uuid.uuid4().hex[:12]
+        self._target = target
+        self._properties = {**properties, "isolation.level": "read_uncommitted"}
         self._lock = threading.Lock()
         self._maps: dict[Lane, LaneMap] = {}
         self._next = 0
 
-    def load(self) -> None:
-        """Read all that is stored.
+    def refresh(self) -> None:
+        """Read what was stored since.
 
         Raises:
             StateUnreadable: A record is not of a mirror.
-            ReadFailed, PartitionStopped: The state topic cannot be read.
+            ReadFailed, PartitionStopped: The state topic cannot be read now.
         """
-        with self._lock:
-            self._maps, self._next = {}, 0
-            self._read()
+        start: StartAt = {self._name.partition: self._next} if self._next else "earliest"
+        with read_topic(
+            None, self._name.topic, [self._name.partition], start=start, properties=self._properties
+        ) as reader:  # fmt: skip
+            for message in reader:
+                self._take(message)
 
     def map_of(self, lane: Lane) -> LaneMap:
-        """Return the runs of a lane; an empty map for a new one. Only `write` changes it."""
+        """Return the runs of a lane as they are known now; an empty map for a new one."""
         with self._lock:
-            return self._maps.setdefault(lane, LaneMap(lane))
+            found = self._maps.get(lane)
+            return LaneMap(lane) if found is None else found.copy()
 
-    def lanes(self) -> list[Lane]:
-        """Return the lanes that have runs."""
-        with self._lock:
-            return [lane for lane, found in self._maps.items() if found.runs]
-
-    def write(self, records: Sequence[RunRecord], timeout_s: float) -> bool:
+    def write(self, records: Sequence[RunRecord], timeout_s: float, stopping: threading.Event) -> bool:
         """Store the next runs of a lane durably; return whether they count.
 
         Returns:
@@ -81,51 +74,66 @@ class StateLog:
 
         Raises:
             LaneStuck: It was not stored in time, or is not known to be.
+            What `refresh` raises.
         """
         deadline = time.monotonic() + timeout_s
-        reason = "no broker leads it"
         while True:
             try:
-                base = self._stored_at(records)
+                base = self._store(records)
                 break
             except (SimpleConsumerError, ClusterSilent) as error:
-                reason = str(error)
-            if time.monotonic() > deadline:
-                raise LaneStuck(self._name, timeout_s, f"the next runs could not be stored: {reason}")
-            time.sleep(_RETRY_S)
+                if time.monotonic() > deadline or stopping.wait(_RETRY_S):
+                    raise LaneStuck(self._name, timeout_s, f"the next runs could not be stored: {error}") from error
         with self._lock:
-            lane_map = self._maps.setdefault(records[0].lane, LaneMap(records[0].lane))
-            if base == self._next:
+            is_next = base == self._next
+            if is_next:
                 self._next += len(records)
-                counted = [lane_map.apply(record) for record in records]  # each of them, also after one that does not
-                return all(counted)
-            before = lane_map.number
-            self._read()
-            return lane_map.number >= records[-1].number > before and lane_map.runs[-1] == records[-1]
+                lane_map = self._maps.setdefault(records[0].lane, LaneMap(records[0].lane))
+                for record in records:
+                    lane_map.apply(record)
+        if not is_next:
+            self.refresh()
+        with self._lock:
+            found = self._maps.get(records[0].lane)
+            return found is not None and found.runs[-1:] == [records[-1]]
 
-    def _stored_at(self, records: Sequence[RunRecord]) -> int:
-        leader = self._cluster.leaders([self._name]).get(self._name)
+    def _store(self, records: Sequence[RunRecord]) -> int:
+        leader = self._target.cluster.leaders([self._name]).get(self._name)
         if leader is None:
-            raise BrokerError(5, *self._name)
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *self._name)
         now_ms = int(time.time() * 1000)
-        rows = [(*record.encoded(self._writer), (), now_ms) for record in records]
+        writer = uuid.uuid4().hex[:12]
+        rows = [(*record.encoded(writer), (), now_ms) for record in records]
         batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
-        with self._connect(leader) as client:
+        with self._target.connect(leader) as client:
             [answer] = client.produce_sets({self._name: batch}, acks=_ALL_REPLICAS)
         if answer.error_code:
             raise BrokerError(answer.error_code, *self._name)
         return answer.base_offset
 
-    def _read(self) -> None:
-        for message in self._messages():
-            self._next = max(self._next, message.offset + 1)
-            place = f"{self._name.topic}/{self._name.partition} at {message.offset}"
-            record = decoded(place, message.key, message.value)
+    def _take(self, message: Message) -> None:
+        place = f"{self._name.topic}/{self._name.partition} at {message.offset}"
+        record = decoded(place, message.key, message.value)
+        with self._lock:
+            if message.offset < self._next:  # another lane of this slot has read it meanwhile
+                return
+            self._next = message.offset + 1
             if record is not None:
                 self._maps.setdefault(record.lane, LaneMap(record.lane)).apply(record)
 
-    def _messages(self) -> Iterator[Message[Any, Any]]:
-        properties = {**self._properties, "isolation.level": "read_uncommitted"}
-        start: StartAt = {self._name.partition: self._next} if self._next else "earliest"
-        with read_topic(None, self._name.topic, [self._name.partition], start=start, properties=properties) as reader:
-            yield from reader
+
+def read_runs(zookeeper: str | None, properties: Mapping[str, object], topic: str) -> dict[Lane, LaneMap]:
+    """Return the runs of all lanes in a state topic.
+
+    Raises:
+        ReadFailed: There is no such topic.
+        StateUnreadable: A record is not of a mirror.
+    """
+    found: dict[Lane, LaneMap] = {}
+    given = {**properties, "isolation.level": "read_uncommitted"}
+    with read_topic(zookeeper, topic, properties=given) as reader:
+        for message in reader:
+            record = decoded(f"{message.topic}/{message.partition} at {message.offset}", message.key, message.value)
+            if record is not None:
+                found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+    return found

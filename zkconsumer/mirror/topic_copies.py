@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,13 +25,14 @@ from simpleconsumer.consumer import EARLIEST
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.admin import BrokerAdmin
+from zkconsumer.admin import BrokerAdmin, TopicRefused
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.compared_records import record_at
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.state_log import read_runs
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class TopicCopies:
 
     Attributes:
         slots: Partitions of the state topic; 0 before `make_state_topic`.
+        compacted: Topics of the source that are compacted.
     """
 
     def __init__(self, both: Both, settings: MirrorSettings) -> None:
@@ -98,6 +100,11 @@ class TopicCopies:
         self._settings = settings
         self._subscription = Whitelist(settings.whitelist).subscription(1)
         self._made: dict[str, int] = {}
+        self._refused: dict[str, str] = {}
+        self._has_begun = False
+        self._seen: set[str] = set()
+        self._copies: set[str] = set()
+        self.compacted: set[str] = set()
         self.slots = 0
 
     def make_state_topic(self) -> None:
@@ -106,18 +113,37 @@ class TopicCopies:
         found = cluster.partitions([name]).get(name, ())
         if not found:
             replication = min(self._settings.rules.replication or 3, len(cluster.brokers()))
-            self._admin().create_topic(
-                name, self._settings.slots, replication, config={"cleanup.policy": "compact", "retention.ms": "-1"}
-            )
+            config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
+                      "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
+            self._unless_exists(name, lambda: self._admin().create_topic(
+                name, self._settings.slots, replication, config=config
+            ))  # fmt: skip
             found = cluster.partitions([name]).get(name, ())
         self.slots = len(found) or self._settings.slots
 
     def names(self) -> list[str]:
         """Return the topics of the source that are copied."""
-        return [
-            name for name in self._both.source.cluster.topics()
-            if not name.startswith(_INTERNAL) and self._subscription.matches(name)
-        ]  # fmt: skip
+        topics = self._both.source.cluster.topics()
+        chosen = [name for name in topics if not name.startswith(_INTERNAL) and self._subscription.matches(name)]
+        if not set(chosen) <= self._seen:
+            self._seen, self._copies = set(chosen), self._copies_of_the_target(topics)
+        if self._both.source_id == self._both.target_id:
+            made = {self._settings.rules.name(name) for name in chosen}
+            chosen = [name for name in chosen if name not in made or self._settings.rules.name(name) == name]
+        return [name for name in chosen if name not in self._copies]
+
+    def _copies_of_the_target(self, topics: list[str]) -> set[str]:
+        """Return the topics of the source that a mirror has written there out of this target: they are no source."""
+        properties = dict(self._settings.source)
+        found: set[str] = set()
+        for name in topics:
+            if name.startswith(MirrorSettings.STATE_PREFIX):
+                for lane in read_runs(self._settings.source_zookeeper, properties, name):
+                    if lane.cluster == self._both.target_id:
+                        found.add(lane.target.topic)
+        for name in sorted(found):
+            log.info("mirror: topic %s is a copy of the target's, and is not copied back", name)
+        return found
 
     def count(self) -> int:
         """Return how many partitions are copied now."""
@@ -132,14 +158,23 @@ class TopicCopies:
         partitions = self._both.source.cluster.partitions(self.names())
         new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
         for plan in self.plan(new):
-            if plan.findings:
-                raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
-            self._make(plan)
+            try:
+                if plan.findings:
+                    raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
+                self._make(plan)
+            except (MirrorRefused, TopicRefused) as error:
+                if not self._has_begun:
+                    raise
+                if self._refused.get(plan.source) != str(error):  # the others go on
+                    log.error("mirror: topic %s is not copied: %s", plan.source, error)
+                self._refused[plan.source] = str(error)
+                continue
             self._made[plan.source] = plan.partitions
+        self._has_begun = True
         rules = self._settings.rules
         return [
             Lane(self._both.source_id, TopicPartition(name, number), TopicPartition(rules.name(name), number))
-            for name, found in partitions.items() for number in found
+            for name, found in partitions.items() if name in self._made for number in found[: self._made[name]]
         ]  # fmt: skip
 
     def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
@@ -153,6 +188,8 @@ class TopicCopies:
         brokers = len(self._both.target.cluster.brokers())
         plans = []
         for name in chosen:
+            if name not in source:  # deleted meanwhile
+                continue
             target = rules.name(name)
             has = len(existing.get(target, ()))
             settings = _overrides(self._both.target, target) if has else self._new_settings(name)
@@ -160,7 +197,8 @@ class TopicCopies:
             if target in twice:
                 findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
             findings += self._obstacles(name, target, source[name])
-            findings += self._too_old(name, source[name], settings)
+            if not has:
+                findings += self._too_old(name, source[name], settings)
             replication = min(rules.replication or 3, brokers)
             plans.append(TopicPlan(name, target, len(source[name]), has, settings, replication, tuple(findings)))
         return plans
@@ -173,10 +211,23 @@ class TopicCopies:
             yield f"topic {name} is of Kafka 0.7, whose positions are bytes: it cannot be copied"
 
     def _make(self, plan: TopicPlan) -> None:
+        if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
+            self.compacted.add(plan.source)
+        admin = self._admin()
         if plan.action == "create":
-            self._admin().create_topic(plan.target, plan.partitions, plan.replication, config=plan.settings)
+            self._unless_exists(plan.target, lambda: admin.create_topic(
+                plan.target, plan.partitions, plan.replication, config=plan.settings
+            ))  # fmt: skip
         elif plan.action == "grow":
-            self._admin().grow_topic(plan.target, plan.partitions)
+            self._unless_exists(plan.target, lambda: admin.grow_topic(plan.target, plan.partitions), plan.partitions)
+
+    def _unless_exists(self, topic: str, make: Callable[[], object], partitions: int = 1) -> None:
+        """Make a topic, or its partitions, unless another process of the mirror was first."""
+        try:
+            make()
+        except TopicRefused:
+            if len(self._both.target.cluster.partitions([topic]).get(topic, ())) < partitions:
+                raise
 
     def _admin(self) -> BrokerAdmin:
         servers = self._settings.target["bootstrap.servers"]
@@ -190,7 +241,10 @@ class TopicCopies:
 
     def _too_old(self, topic: str, partitions: Any, settings: Mapping[str, str]) -> list[str]:
         """Return what says that the target would delete records at once."""
-        retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
+        try:
+            retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
+        except ValueError:
+            return [f"retention.ms={settings['retention.ms']} of topic {topic} is no number"]
         if retention_ms < 0 or self._settings.sets_times or settings.get("cleanup.policy", "delete") == "compact":
             return []
         side = self._both.source
