@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from lane_writing import Wire
@@ -348,3 +352,35 @@ def test_what_an_unclean_election_has_cut_off_on_the_target_is_copied_again(sour
             send(source, topic, numbered(200, 300))
             wait_copied(mirror, target, topic, 300)
         assert values(target, topic) == numbered(0, 300)
+
+
+def test_the_walk_through_of_the_document_works(
+    kafka_clusters: Callable[[str, int], KafkaCluster], target: KafkaCluster
+) -> None:
+    source = kafka_clusters("0.8.2.2", 1)
+    for topic in ("clicks", "views"):
+        source.create_topic(topic)
+        send(source, topic, numbered(0, 30))
+    text = (Path(__file__).parents[2] / "docs" / "MIRROR.md").read_text("utf-8")
+    commands = re.findall(r"```sh\nzkconsumer (.*?)\n```", text)
+    words = [
+        [sys.executable, "-m", "zkconsumer.cli", *shlex.split(
+            line.replace("zk1:2181", source.zookeeper_connect).replace("new1:9092", servers_of(target))
+        )] for line in commands
+    ]  # fmt: skip
+    assert [line.split()[1] for line in commands] == ["plan", "run", "status", "audit"]
+    planned = run_command(words[0])
+    assert planned.returncode == 0, planned.stdout
+    assert re.search(r"clicks +clicks +1 +create", planned.stdout)
+    process = subprocess.Popen(words[1], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: run_command(words[2]).returncode == 0, WAIT_S, "all to be copied")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=WAIT_S)[1]
+    assert process.returncode == 0, said
+    assert "mirror: 2 partitions" in said
+    audited = run_command(words[3])
+    assert (audited.returncode, audited.stderr) == (0, "")
+    assert "both sides are equal" in audited.stdout
+    assert values(target, "views") == numbered(0, 30)
