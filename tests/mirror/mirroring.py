@@ -87,11 +87,12 @@ def running(settings: MirrorSettings) -> Iterator[Mirror]:
 
 
 def wait_copied(mirror: Mirror, target: Cluster, topic: str, count: int, partition: int = 0) -> None:
-    wait_until(lambda: _end(target, topic, partition) >= count, WAIT_S, f"{count} records on the target",
+    wait_until(lambda: end_of(target, topic, partition) >= count, WAIT_S, f"{count} records on the target",
                state=mirror.figures)  # fmt: skip
 
 
-def _end(target: Cluster, topic: str, partition: int) -> int:
+def end_of(target: Cluster, topic: str, partition: int = 0) -> int:
+    """Where the log of a partition ends; -1 if nobody says it now."""
     from lane_writing import Wire
 
     from simpleconsumer.errors import SimpleConsumerError

@@ -19,6 +19,7 @@ from mirroring import (
     TARGET_SETTINGS,
     WAIT_S,
     command,
+    end_of,
     numbered,
     read,
     run_command,
@@ -173,6 +174,28 @@ def test_two_processes_that_are_killed_again_and_again_copy_each_record_once(
     audited = run_command(command(settings, verb="audit"))
     assert (audited.returncode, audited.stderr) == (0, "")
     assert "both sides are equal" in audited.stdout
+
+
+def test_a_process_that_is_killed_is_replaced_within_seconds(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 50))
+    arguments = command(settings_of(topic, source, target, topic), "--whitelist", topic)
+    first = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    wait_until(lambda: end_of(target, topic) == 50, WAIT_S, "50 records")
+    first.kill()
+    first.wait(WAIT_S)
+    send(source, topic, numbered(50, 80))
+    started_at = time.monotonic()
+    second = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: end_of(target, topic) == 80, WAIT_S, "80 records")
+        print(f"copies again {time.monotonic() - started_at:.1f} s after it was started")
+    finally:
+        second.terminate()
+        second.wait(WAIT_S)
+    assert values(target, topic) == numbered(0, 80)
 
 
 def test_a_broker_of_the_target_that_is_killed_costs_no_record(source: KafkaCluster, topic: str) -> None:

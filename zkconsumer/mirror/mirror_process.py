@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 10.0
 _LOOK_S: Final = 10.0
+_SESSION_MS: Final = 6000
+"""So soon the slots of a process that was killed go to others; brokers allow no less by default."""
 _CHECK_S: Final = 2.0
 _CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
@@ -252,7 +254,8 @@ class _Member:
 
     def __init__(self, settings: MirrorSettings) -> None:
         given = {name: value for name, value in settings.target.items() if name not in ("group.id", "client.id")}
-        properties = {**given, "group.id": settings.state_topic, "enable.auto.commit": "false",
+        properties = {"session.timeout.ms": _SESSION_MS, "heartbeat.interval.ms": _SESSION_MS // 4, **given,
+                      "group.id": settings.state_topic, "enable.auto.commit": "false",
                       "auto.offset.reset": "latest", "client.id": f"mirror-{settings.name}"}  # fmt: skip
         self._topic = settings.state_topic
         self._poller = Poller(KafkaConsumerConfig.from_properties(properties))
