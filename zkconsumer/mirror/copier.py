@@ -29,7 +29,7 @@ from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerErr
 from simpleconsumer.types import ProducerId
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
-from zkconsumer.errors import PartitionStopped, ReadFailed, StreamFailed
+from zkconsumer.errors import PartitionStopped, ReadFailed
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
@@ -55,10 +55,11 @@ log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
 SETTLE_S: Final = FRESH_S + 10.0
 """A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
-_IDLE_S: Final = 0.2
+_IDLE_S: Final = 1.0
+_ANSWER_S: Final = 0.01
 _BACKOFF: Final = Backoff(0.2, 10.0)
 _WAITED: Final = (
-    LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped, StreamFailed,
+    LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped,
 )  # fmt: skip
 """Troubles that pass: the lane goes on by itself."""
 _FINAL: Final = (MessageError, BrokenFraming, BatchNotWhole, VersionNotServed)
@@ -266,7 +267,7 @@ class LaneCopier:
         self.figures.position = position
         while not self._stopping.is_set():
             try:
-                chunk = self._source.next_chunk(_IDLE_S)
+                chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
             except SourceLost:
                 if sender.flush(WAIT_S) != target:
                     return

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from rebalance.errors import RebalanceError
+from simpleconsumer.consumer import LATEST
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
@@ -210,18 +211,17 @@ class _OwnedSlots:
             MirrorRefused: There is nothing to copy.
         """
         figures = self._mirror.figures()
-        for lane, found in figures.items():
+        for found in figures.values():
             if found.failure is not None:
                 raise found.failure
-            if found.source_end >= 0:
-                self._ends.setdefault(lane, found.source_end)
         if self._lanes is None or not self._states:
             return False
         if not self._lanes:
-            raise MirrorRefused(
-                f"no topic of the source matches {self._mirror.settings.whitelist!r}", "see --whitelist"
-            )
-        if any(found.position < self._ends.get(lane, found.position + 1) for lane, found in figures.items()):
+            wanted = self._mirror.settings.whitelist
+            raise MirrorRefused(f"no topic of the source matches {wanted!r}", "see --whitelist")
+        if not self._knows_ends(self._lanes):
+            return False
+        if any(found.position < self._ends.get(lane, 0) for lane, found in figures.items()):
             return False
         others = set(self._lanes) - set(figures)
         if not others:
@@ -234,11 +234,22 @@ class _OwnedSlots:
         except (ClusterSilent, SimpleConsumerError, RebalanceError, ReadFailed) as error:
             log.warning("mirror: the other lanes cannot be looked up now: %s", error)
             return False
-        for state in states:
-            if state.source_end is not None:
-                self._ends.setdefault(state.lane, state.source_end)
-        done = {state.lane for state in states if (state.position or -1) >= self._ends.get(state.lane, 0)}
+        done = {each.lane for each in states if _is_at(each.position, self._ends.get(each.lane, 0))}
         return others <= done
+
+    def _knows_ends(self, lanes: Collection[Lane]) -> bool:
+        """Look up once where the logs of the source end; return whether all are known."""
+        missing = {lane.source: lane for lane in lanes if lane not in self._ends}
+        if missing and time.monotonic() - self._checked_at >= _CHECK_S:
+            self._checked_at = time.monotonic()
+            try:
+                found = self._both.source.cluster.log_ends(list(missing), [LATEST], read_committed=True)
+            except (ClusterSilent, SimpleConsumerError) as error:
+                log.warning("mirror: the ends of the logs cannot be looked up now: %s", error)
+                return False
+            known = {missing[name]: ends[0] for name, ends in found.items() if not isinstance(ends, str)}
+            self._ends.update({lane: end or 0 for lane, end in known.items()})
+        return all(lane in self._ends for lane in lanes)
 
     def _lane_settings(self) -> LaneSettings:
         settings = self._mirror.settings
@@ -294,6 +305,10 @@ class _Pace:
             wait_s = max(0.0, self._free_at - now)
             self._free_at = max(now, self._free_at) + size_bytes / self._rate_bytes
         stopping.wait(wait_s)
+
+
+def _is_at(position: int | None, end: int) -> bool:
+    return position is not None and position >= end
 
 
 def slot_of(lane: Lane, slots: int) -> int:
