@@ -37,21 +37,25 @@ NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "obje
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
              "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
-             "metadata resource_type pattern_type operation permission"),
+             "metadata resource_type pattern_type operation permission target_topic cluster_id cause action hash "
+             "target_hash"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
                      "transaction_start first_ms last_ms first_offset next_offset high_watermark commit_ms "
-                     "leader_epoch"),
+                     "leader_epoch target_latest target_offset"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left producer_id offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing "
-               "files_before entry_index bytes_before files_after bytes_after segments size_bytes"),
+               "files_before entry_index bytes_before files_after bytes_after segments size_bytes target_partition "
+               "run_count equal different deleted_at_source deleted_on_target to_be_copied target_partition_count "
+               "replication"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
              "offsets warnings producers lines values versions lost silent unread "
-             "assigned formats headers acls to_create to_delete unchanged acls_created acls_deleted filters"),
+             "assigned formats headers acls to_create to_delete unchanged acls_created acls_deleted filters holes "
+             "differences leaves failed"),
     ({LIST, NULL}, "isr subscribed target"),
     ({OBJECT}, "subscription config within filter"),
     ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
@@ -148,6 +152,10 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
         "acls create": [[*new_rule, "--dry-run"]],
         "acls delete": [["--principal", "User:bob", "--dry-run"], ["--all", "--dry-run"]],
         "acls plan": [[str(rules)], [str(rules), "--principal", "User:alice", "--apply"]],
+        "mirror plan": [["--whitelist", "clicks"]],
+        "mirror run": [["--whitelist", "clicks", "--prefix", "copy.", "--until-end"]],
+        "mirror status": [[]],
+        "mirror audit": [[]],
         "log list": [[logs]],
         "log dump": [[logs, "--topic", "clicks"]],
         "log groups": [[logs]],
@@ -203,6 +211,8 @@ def newer() -> Iterator[EmbeddedCluster]:
 
 def place_of(name: str, cluster: EmbeddedCluster, newer: EmbeddedCluster) -> list[str]:
     """The option that says where the cluster of a command is."""
+    if name.startswith("mirror "):
+        return ["--from-zookeeper", cluster.zookeeper_connect, "--to-brokers", newer.broker_list]
     if name in OF_NEWER_BROKERS:
         return ["--bootstrap-server", newer.broker_list]
     return [] if name in OFFLINE | {"completion"} else ["--zookeeper", cluster.zookeeper_connect]
@@ -263,6 +273,7 @@ MORE: Final[Mapping[str, list[str]]] = {
 SAID: Final = {
     "consume": b"Consumed ",
     "produce": b"Produced 1 message",
+    "mirror run": b" copied, ",
     "topics grow": b"messages with keys go to other",
     "topics delete": b"2 groups read it now",
 }

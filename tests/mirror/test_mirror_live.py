@@ -284,17 +284,17 @@ def test_what_the_target_would_delete_at_once_is_refused_by_the_plan(
         producer.send(topic, b"old", partition=0, timestamp_ms=old_ms)
     settings = settings_of(topic, source, target, topic)
     planned = run_command(command(settings, "--whitelist", topic, "--json", verb="plan"))
-    [found] = json.loads(planned.stdout)
-    assert (planned.returncode, found["action"], found["settings"]) == (4, "create", {"retention.ms": "3600000"})
-    assert f"{topic}/0 has a record that is 960 hours old" in found["findings"][0]
+    [found] = json.loads(planned.stdout)["topics"]
+    assert (planned.returncode, found["action"], found["config"]) == (4, "create", {"retention.ms": "3600000"})
+    assert f"{topic}/0 has a record that is 960 hours old" in found["problems"][0]
     given = ["--whitelist", topic, "--topic-config", "retention.ms=-1"]
     assert run_command(command(settings, *given, verb="plan")).returncode == 0
     ran = run_command(command(settings, *given, "--until-end"))
     assert ran.returncode == 0, ran.stderr
     assert values(target, topic) == [b"old"]
     status = run_command(command(settings, "--json", verb="status"))
-    [state] = json.loads(status.stdout)
-    assert (status.returncode, state["position"], state["lag"]) == (0, 1, 0)
+    [state] = json.loads(status.stdout)["partitions"]
+    assert (status.returncode, state["offset"], state["lag"]) == (0, 1, 0)
 
 
 def test_records_that_are_old_by_now_do_not_keep_a_mirror_from_going_on(

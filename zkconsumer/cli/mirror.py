@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from zkconsumer.admin.values import count_of
 from zkconsumer.cli.option_types import ListingGroup, Seconds, named_values
 from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem, print_table, say, warn
 from zkconsumer.config.connection_settings import find_connection_settings
@@ -40,17 +41,29 @@ Examples:
 _PLAN_EPILOG = """\
 \b
 Nothing is changed. The exit status is 4 if something speaks against the mirror: it would refuse to start.
+
+\b
+Example:
+  zkconsumer mirror plan --from-zookeeper zk1:2181 --to-brokers b1:9092 --whitelist 'clicks|views'
 """
 _STATUS_EPILOG = """\
 \b
 This reads the two clusters, and no process of the mirror has to run. The exit status is 0 when nothing is left to be
 copied, 1 when something is, or is not known.
+
+\b
+Example:
+  zkconsumer mirror status --from-zookeeper zk1:2181 --to-brokers b1:9092
 """
 _AUDIT_EPILOG = """\
 \b
 This reads both logs from their start to their end, and compares key, value and headers of each record with those of the
 record from which it was copied. Records that the source has deleted since cannot be compared, and are counted.
 The exit status is 0 if nothing differs, 1 if something does. --json has a hash for each 65,536 offsets of the source.
+
+\b
+Example:
+  zkconsumer mirror audit --from-zookeeper zk1:2181 --to-brokers b1:9092
 """
 
 
@@ -137,7 +150,7 @@ def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any
         raise click.exceptions.Exit(130)
     failed = [found for found in running.ended().values() if found.failure is not None]
     if failed:
-        raise CliError(f"{len(failed)} lanes have stopped; the first one: {failed[0].failure}", "see docs/MIRROR.md")
+        raise CliError(f"{count_of(len(failed), 'partition')} stopped: {failed[0].failure}", "see docs/MIRROR.md")
 
 
 @mirror.command("plan", epilog=_PLAN_EPILOG)
@@ -150,7 +163,7 @@ def plan_mirror(as_json: bool, **options: Any) -> None:
 
     plans = plan(_settings(**options))
     if as_json:
-        click.echo(json.dumps([each.as_json() for each in plans]))
+        click.echo(json.dumps({"topics": [each.as_json() for each in plans]}))
     else:
         rows = [[each.source, each.target, str(each.partitions), each.action, _settings_text(each.settings)]
                 for each in plans]  # fmt: skip
@@ -172,7 +185,7 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
 
     states = mirror_status(_settings(**options))
     if as_json:
-        click.echo(json.dumps([_state_json(state) for state in states]))
+        click.echo(json.dumps({"partitions": [_state_json(state) for state in states]}))
     else:
         rows = [[*_lane_cells(state.lane), cell(state.position), cell(state.source_end), cell(state.lag),
                  str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
@@ -191,7 +204,7 @@ def audit_mirror(as_json: bool, **options: Any) -> None:
 
     found = list(audit(_settings(**options)))
     if as_json:
-        click.echo(json.dumps([_audit_json(each) for each in found]))
+        click.echo(json.dumps({"partitions": [_audit_json(each) for each in found]}))
     else:
         rows = [[*_lane_cells(each.lane), str(each.records), str(each.different), str(each.only_target),
                  str(each.only_source), str(each.not_copied)] for each in found]  # fmt: skip
@@ -261,12 +274,14 @@ def _print_figures(running: Mirror, as_json: bool) -> None:
     failures = [(lane, found.failure) for lane, found in figures.items() if found.failure is not None]
     if as_json:
         say(json.dumps({
-            "lanes": len(figures), "records": records, "bytes": size_bytes, "lag": known,
-            "unknown_lag": lags.count(None), "failed": [lane.place for lane, _ in failures], "troubles": troubles,
+            "partition_count": len(figures), "messages": records, "bytes": size_bytes, "lag": known,
+            "lag_unknown": lags.count(None), "failed": [f"{lane.place}: {failure}" for lane, failure in failures],
+            "problems": troubles,
         }))  # fmt: skip
         return
     unknown = f", {lags.count(None)} unknown" if None in lags else ""
-    warn(f"mirror: {len(figures)} partitions, {records} records copied, {size_bytes} bytes, lag {known}{unknown}")
+    copied = f"{count_of(records, 'record')} copied, {count_of(size_bytes, 'byte')}"
+    warn(f"mirror: {count_of(len(figures), 'partition')}, {copied}, lag {known}{unknown}")
     for lane, failure in failures:
         warn(f"mirror: {lane.place} is stopped: {failure}")
     for trouble in troubles[:3]:
@@ -283,26 +298,30 @@ def _settings_text(settings: Any) -> str:
 
 def _state_json(state: LaneProgress) -> dict[str, Any]:
     return {
-        "source": _place_json(state.lane.source), "target": _place_json(state.lane.target),
-        "cluster": state.lane.cluster, "position": state.position, "source_start": state.source_start,
-        "source_end": state.source_end, "target_end": state.target_end, "lag": state.lag, "runs": state.runs,
-        "holes": [{"first": first, "end": end, "cause": cause} for first, end, cause in state.holes],
+        **_lane_json(state.lane), "offset": state.position, "earliest": state.source_start,
+        "latest": state.source_end, "target_latest": state.target_end, "lag": state.lag, "run_count": state.runs,
+        "holes": [{"start": first, "end": end, "cause": cause} for first, end, cause in state.holes],
     }  # fmt: skip
 
 
 def _audit_json(found: LaneAudit) -> dict[str, Any]:
     return {
-        "source": _place_json(found.lane.source), "target": _place_json(found.lane.target),
-        "cluster": found.lane.cluster, "equal": found.records, "different": found.different,
+        **_lane_json(found.lane), "equal": found.records, "different": found.different,
         "deleted_at_source": found.only_target, "deleted_on_target": found.only_source,
         "to_be_copied": found.not_copied,
-        "differences": [each._asdict() for each in found.differences],
+        "differences": [
+            {"offset": each.source_offset, "target_offset": each.target_offset, "reason": each.what}
+            for each in found.differences
+        ],
         "leaves": [
-            {"first": leaf.first, "records": leaf.records, "bytes": leaf.size_bytes, "source": leaf.source_hash,
-             "target": leaf.target_hash} for leaf in found.leaves
+            {"start": leaf.first, "messages": leaf.records, "bytes": leaf.size_bytes, "hash": leaf.source_hash,
+             "target_hash": leaf.target_hash} for leaf in found.leaves
         ],
     }  # fmt: skip
 
 
-def _place_json(name: Any) -> dict[str, Any]:
-    return {"topic": name.topic, "partition": name.partition}
+def _lane_json(lane: Lane) -> dict[str, Any]:
+    return {
+        "topic": lane.source.topic, "partition": lane.source.partition, "target_topic": lane.target.topic,
+        "target_partition": lane.target.partition, "cluster_id": lane.cluster,
+    }  # fmt: skip

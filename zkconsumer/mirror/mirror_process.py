@@ -265,7 +265,8 @@ class _Member:
 
     def __init__(self, settings: MirrorSettings) -> None:
         given = {name: value for name, value in settings.target.items() if name not in ("group.id", "client.id")}
-        properties = {"session.timeout.ms": _SESSION_MS, "heartbeat.interval.ms": _SESSION_MS // 4, **given,
+        properties = {"session.timeout.ms": _SESSION_MS, "heartbeat.interval.ms": _SESSION_MS // 4,
+                      "request.timeout.ms": _SESSION_MS * 2 // 3, **given,
                       "group.id": settings.state_topic, "enable.auto.commit": "false",
                       "auto.offset.reset": "latest", "client.id": f"mirror-{settings.name}"}  # fmt: skip
         self._topic = settings.state_topic

@@ -70,9 +70,9 @@ class TopicPlan:
     def as_json(self) -> dict[str, Any]:
         """Return what JSON output has of it."""
         return {
-            "source": self.source, "target": self.target, "partitions": self.partitions, "has": self.has,
-            "action": self.action, "settings": dict(self.settings), "replication": self.replication,
-            "findings": list(self.findings),
+            "topic": self.source, "target_topic": self.target, "partition_count": self.partitions,
+            "target_partition_count": self.has, "action": self.action, "config": dict(self.settings),
+            "replication": self.replication, "problems": list(self.findings),
         }  # fmt: skip
 
     @property
