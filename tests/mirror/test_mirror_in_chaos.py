@@ -34,7 +34,7 @@ TARGET = {"offsets.topic.replication.factor": 3, "offsets.topic.num.partitions":
 
 @contextmanager
 def load(cluster: KafkaCluster, topic: str) -> Iterator[None]:
-    """Messages to all partitions until the end of the block; what is not acknowledged may be there twice."""
+    """Messages to all partitions until the end of the block; unacknowledged ones may be there twice."""
     ending = threading.Event()
 
     def send() -> None:

@@ -9,7 +9,7 @@ import pytest
 from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.mirror.errors import StateUnreadable
 from zkconsumer.mirror.lane_events import Run
-from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord, TargetPlace, decoded
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord, decoded
 
 LANE = Lane("source-id", TopicPartition("clicks", 3), TopicPartition("old.clicks", 3))
 ID = ProducerId(4711, 0)
@@ -38,25 +38,6 @@ def test_the_position_is_computed_from_the_end_of_the_target() -> None:
         found = THREE.at(end)
         assert found is not None
         assert found.source_at(end) == position
-
-
-@pytest.mark.parametrize(
-    ("offset", "placed"),
-    [
-        (100, TargetPlace(0)), (109, TargetPlace(9)), (110, TargetPlace(10, RunCause.COMPACTED)),
-        (119, TargetPlace(10, RunCause.COMPACTED)), (120, TargetPlace(10)), (139, TargetPlace(29)),
-        (150, TargetPlace(30, RunCause.TRANSACTION)), (200, TargetPlace(30)), (219, TargetPlace(49)),
-        (220, TargetPlace(None)), (50, TargetPlace(0, RunCause.START)),
-    ],
-)  # fmt: skip
-def test_an_offset_of_the_source_is_copied_or_in_a_hole_or_not_copied_yet(offset: int, placed: TargetPlace) -> None:
-    assert THREE.translated(offset, target_end=50) == placed
-
-
-def test_what_is_in_a_hole_at_the_end_is_not_yet_known_to_follow_a_record() -> None:
-    assert THREE.translated(150, target_end=30) == TargetPlace(None, RunCause.TRANSACTION)
-    assert THREE.translated(139, target_end=30) == TargetPlace(29)
-    assert THREE.translated(200, target_end=30) == TargetPlace(None)
 
 
 def test_of_two_processes_that_write_the_same_number_the_first_one_counts() -> None:

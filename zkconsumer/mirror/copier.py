@@ -274,12 +274,12 @@ class LaneCopier:
                 self._lost_at = target
                 raise
             self._check_incarnation(position)
-            self._note(sender, position if chunk is None and sender.is_settled else None)
             if chunk is None:
                 if sender.flush(WAIT_S) != target:
                     return
                 self._note(sender, position)
                 continue
+            self._note(sender, None)
             moved = self._send_chunk(sender, chunk, target, position)
             if moved is None:
                 return
@@ -318,7 +318,7 @@ class LaneCopier:
             found.extend(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
         except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
             error = fault
-        if found and not self._declare(sender, found, target):
+        if found and not self._declare(found, target):
             return None
         for piece in found:
             self._settings.take_bytes(len(piece.data), self._stopping)
@@ -342,18 +342,18 @@ class LaneCopier:
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
-    def _declare(self, sender: LaneSender, found: Sequence[CopiedBatch], target: int) -> bool:
+    def _declare(self, found: Sequence[CopiedBatch], target: int) -> bool:
         """Store the runs that begin with these pieces; return False if the lane goes on elsewhere."""
         new: list[RunRecord] = []
         run, upcoming = self._runs.at(target), self._runs.after(target)
         assert run is not None
         last = self._runs.runs[-1]
+        numbering = self._runs.numbering(last)
         for piece in found:
             if not new and upcoming is not None and upcoming.target_first == target:
                 run, upcoming = upcoming, self._runs.after(target)
             crosses = not new and upcoming is not None and upcoming.target_first < target + piece.records
             if crosses or run.source_at(target) != piece.first_offset:
-                numbering = self._runs.numbering(last)
                 run = RunRecord(
                     self.lane, self._runs.number + 1 + len(new), last.producer, numbering.sequence_at(target),
                     piece.first_offset, target, run.cause if crosses else self._cause(), last.incarnation,

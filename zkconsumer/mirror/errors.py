@@ -12,6 +12,7 @@ ZkConsumerError
     └── LaneClosed           the lane was closed
 MirrorError                  of a whole mirror
 ├── MirrorRefused            it cannot be started as it is asked for
+├── MirrorUnfinished         the last batches were not acknowledged in time
 ├── StateUnreadable          the state topic has a record that is not of a mirror, or of a later version
 └── SourceLost               messages that were not copied are not in the source any more, or it is another topic now
 """
@@ -210,6 +211,15 @@ class MirrorRefused(MirrorError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class MirrorUnfinished(MirrorError):
+    """The last batches were not acknowledged in time."""
+
+    remedy = "run it again: it goes on by itself"
+
+    def __str__(self) -> str:
+        return "the last batches were not acknowledged in time"
 
 
 class StateUnreadable(MirrorError):

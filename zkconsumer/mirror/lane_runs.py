@@ -40,7 +40,6 @@ class RunCause(enum.Enum):
     RETENTION = "retention"
     TRUNCATED = "truncated"
     RECREATED = "recreated"
-    DAMAGED = "damaged"
     FORGOTTEN = "forgotten"
     CUT = "cut"
 
@@ -140,18 +139,6 @@ def decoded(place: str, key: bytes | None, value: bytes | None) -> RunRecord | N
         raise StateUnreadable(place, f"{type(error).__name__}: {error}") from None
 
 
-class TargetPlace(NamedTuple):
-    """Where the target has a record of the source.
-
-    Attributes:
-        offset: Of the record; of the first later one that is copied, if the record is in a hole. None: not yet copied.
-        hole: Why the record is not copied; None if it is, or will be.
-    """
-
-    offset: int | None
-    hole: RunCause | None = None
-
-
 class Stretch(NamedTuple):
     """The part of a run that has records.
 
@@ -181,7 +168,7 @@ class LaneMap:
     Attributes:
         lane: Whose runs they are.
         number: Of the last record that counts; 0 before the first one.
-        runs: Those that are not replaced.
+        runs: The runs in force: no later one has replaced them.
     """
 
     lane: Lane
@@ -234,24 +221,6 @@ class LaneMap:
         for run, end in zip(self.runs, ends, strict=True):
             if run.target_first < min(end, target_end):
                 yield Stretch(run, min(end, target_end))
-
-    def translated(self, source_offset: int, target_end: int) -> TargetPlace:
-        """Return where the target has a record of the source.
-
-        Args:
-            target_end: Where the target's log ends.
-        """
-        cause: RunCause | None = None
-        for stretch in self.stretches(target_end):
-            if source_offset < stretch.run.source_first:
-                return TargetPlace(stretch.run.target_first, stretch.run.cause)
-            if source_offset < stretch.source_end:
-                return TargetPlace(stretch.run.target_first + source_offset - stretch.run.source_first)
-        for run in self.runs:
-            if run.target_first >= target_end and source_offset < run.source_first:
-                cause = run.cause
-                break
-        return TargetPlace(None, cause)
 
 
 def _json(value: object) -> bytes:

@@ -36,7 +36,6 @@ class SourcePool:
         lanes: How many lanes may read at a time.
 
     Attributes:
-        cluster: The source.
         budget: Of the chunks that are fetched and not copied.
         tasks: What is fetched now.
         config: Of a consumer of the source.
@@ -44,7 +43,6 @@ class SourcePool:
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster, lanes: int) -> None:
         self.config = config
-        self.cluster = cluster
         self.budget = ByteBudget(config.queued_max_bytes, max(1, lanes))
         self.tasks: dict[TopicPartition, FetchTask] = {}
         self.fault: StreamFailed | None = None

@@ -25,7 +25,7 @@ from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import KafkaConsumerConfig
 from zkconsumer.errors import ReadFailed
 from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
-from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.errors import MirrorRefused, MirrorUnfinished
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.lane_source import SourcePool
 from zkconsumer.mirror.pieces import BatchLimits
@@ -37,7 +37,6 @@ from zkconsumer.polling.poller import Poller
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 10.0
 _LOOK_S: Final = 10.0
 _SESSION_MS: Final = 6000
 """So soon the slots of a process that was killed go to others; brokers allow no less by default."""
@@ -45,7 +44,6 @@ _CHECK_S: Final = 2.0
 _CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
-_QUEUED_BYTES: Final = 64 << 20
 
 
 class Mirror:
@@ -65,7 +63,6 @@ class Mirror:
         self._lock = threading.Lock()
         self._slots: dict[int, dict[Lane, LaneCopier]] = {}
         self._ended: dict[Lane, LaneFigures] = {}
-        self._unfinished = False
 
     def stop(self) -> None:
         """Have `run` end: what was sent is waited for."""
@@ -104,9 +101,8 @@ class Mirror:
                 owned.look()
                 if settings.until_end and owned.is_done():
                     break
-            owned.stop()
-        if settings.until_end and self._unfinished:
-            raise MirrorRefused("the last batches were not acknowledged in time", "run it again: it goes on by itself")
+            if not owned.stop() and settings.until_end:
+                raise MirrorUnfinished
 
     # -- for the slots of this process ---------------------------------------------------------------------------------
 
@@ -163,7 +159,8 @@ class _OwnedSlots:
         """End the lanes of slots that another process has already: their batches are safe by their numbers."""
         self._end([int(name.partition) for name in partitions])
 
-    def _end(self, slots: Collection[int]) -> None:
+    def _end(self, slots: Collection[int]) -> bool:
+        """End the lanes of slots; return whether all that was sent is acknowledged."""
         copiers = [copier for slot in slots for copier in self._mirror._take(slot).values()]
         for copier in copiers:
             copier.stop()
@@ -175,13 +172,13 @@ class _OwnedSlots:
         for copier in busy:
             if not copier.join(deadline - time.monotonic()):
                 log.warning("mirror: lane %s is still busy", copier.lane.place)
-        self._mirror._unfinished = self._mirror._unfinished or bool(busy)
         for slot in slots:
             self._states.pop(slot, None)
+        return not busy
 
-    def stop(self) -> None:
-        """End all lanes."""
-        self._end(list(self._states))
+    def stop(self) -> bool:
+        """End all lanes; return whether all that was sent is acknowledged."""
+        return self._end(list(self._states))
 
     def look(self) -> None:
         """Start lanes for partitions that are new, from time to time."""

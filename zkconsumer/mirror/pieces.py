@@ -23,7 +23,7 @@ WHOLE_BYTES: Final = 16_384
 _FRAME_BYTES: Final = 20
 """Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
-"""Bytes of a batch before those that its size counts."""
+"""The size in the head of a batch does not count its first bytes."""
 _CODEC_MASK: Final = 7
 _IS_TRANSACTIONAL: Final = 16
 _IS_CONTROL: Final = 32
@@ -65,11 +65,6 @@ class CopiedBatch(NamedTuple):
     records: int
     data: bytes
     is_whole: bool
-
-    @property
-    def end(self) -> int:
-        """The offset after the last record."""
-        return self.first_offset + self.records
 
 
 class _Span(NamedTuple):
@@ -115,7 +110,7 @@ def pieces(
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
-    """Yield position and head of each batch of a set, up to what is not one."""
+    """Yield position and head of each batch of a set, up to the first bytes of another format."""
     at, data = 0, memoryview(chunk.data)
     while chunk.dialect is KAFKA011 and at < len(data):
         rest = data[at:]

@@ -39,7 +39,7 @@ class TopicRules:
     Attributes:
         prefix: Comes before each name on the target.
         renames: Name at the source -> name on the target.
-        replication: Replicas of each partition on the target; None: as at the source, as far as it has the brokers.
+        replication: Replicas of each partition on the target; None: three, or as many as it has brokers.
         settings: Settings of the topics that are made, which override those of the source.
     """
 

@@ -112,14 +112,18 @@ class StateLog:
         return answer.base_offset
 
     def _take(self, message: Message) -> None:
-        place = f"{self._name.topic}/{self._name.partition} at {message.offset}"
-        record = decoded(place, message.key, message.value)
+        record = _record(message)
         with self._lock:
             if message.offset < self._next:  # another lane of this slot has read it meanwhile
                 return
             self._next = message.offset + 1
             if record is not None:
                 self._maps.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+
+
+def _record(message: Message) -> RunRecord | None:
+    place = f"{message.topic}/{message.partition} at {message.offset}"
+    return decoded(place, message.key, message.value)
 
 
 def read_runs(zookeeper: str | None, properties: Mapping[str, object], topic: str) -> dict[Lane, LaneMap]:
@@ -133,7 +137,7 @@ def read_runs(zookeeper: str | None, properties: Mapping[str, object], topic: st
     given = {**properties, "isolation.level": "read_uncommitted"}
     with read_topic(zookeeper, topic, properties=given) as reader:
         for message in reader:
-            record = decoded(f"{message.topic}/{message.partition} at {message.offset}", message.key, message.value)
+            record = _record(message)
             if record is not None:
                 found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
     return found

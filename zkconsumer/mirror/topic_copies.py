@@ -25,7 +25,7 @@ from simpleconsumer.consumer import EARLIEST
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.admin import BrokerAdmin, TopicRefused
+from zkconsumer.admin import AdminError, BrokerAdmin, TopicRefused
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.compared_records import record_at
@@ -162,7 +162,7 @@ class TopicCopies:
                 if plan.findings:
                     raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
                 self._make(plan)
-            except (MirrorRefused, TopicRefused) as error:
+            except (MirrorRefused, AdminError) as error:  # no controller now, for example: the next look tries again
                 if not self._has_begun:
                     raise
                 if self._refused.get(plan.source) != str(error):  # the others go on
