@@ -46,7 +46,7 @@ from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
-from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
+from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -55,6 +55,10 @@ log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
 SETTLE_S: Final = FRESH_S + 10.0
 """A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
+COUNTED_RECORDS: Final = 65_536
+_COUNTED_BYTES: Final = 64 << 20
+_COUNTED_S: Final = 30.0
+"""Limits of what is counted after a start, in Kafka 0.7; while nothing comes, a run may start so often."""
 _IDLE_S: Final = 1.0
 _ANSWER_S: Final = 0.01
 _BACKOFF: Final = Backoff(0.2, 10.0)
@@ -64,7 +68,9 @@ _WAITED: Final = (
 """Troubles that pass: the lane goes on by itself."""
 _FINAL: Final = (MessageError, BrokenFraming, BatchNotWhole, VersionNotServed)
 """Those of them that do not pass."""
-_DETERMINED: Final = frozenset((RunCause.START, RunCause.TRANSACTION, RunCause.FORGOTTEN, RunCause.CUT))
+_DETERMINED: Final = frozenset(
+    (RunCause.START, RunCause.TRANSACTION, RunCause.COUNTED, RunCause.FORGOTTEN, RunCause.CUT)
+)
 """Causes that look the same to each process that reads the source."""
 
 
@@ -152,6 +158,8 @@ class LaneCopier:
         self._settled_at = 0.0
         self._saw_transactions = False
         self._lost_at = 0
+        self._entries = EntryPieces(0)
+        self._counted_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -259,25 +267,30 @@ class LaneCopier:
             raise BelowRun(self.lane.target, self._runs.runs[0].target_first, target)
         self.figures.trouble = ""
         self._lost_at = target
-        position = run.source_at(target)
+        position, skip = run.place_at(target)
         self._check_incarnation(position)
         compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
         self._source.start(position)
+        self._entries = EntryPieces(skip)
         self._saw_transactions = False
         self.figures.position = position
         while not self._stopping.is_set():
             try:
                 chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
-            except SourceLost:
+            except SourceLost as error:
                 if sender.flush(WAIT_S) != target:
                     return
                 self._lost_at = target
+                if self._entries.left:  # which of what is left was copied cannot be counted any more
+                    raise SourceLost(self._place, position, None, error.cause, error.reason) from error
                 raise
             self._check_incarnation(position)
             if chunk is None:
                 if sender.flush(WAIT_S) != target:
                     return
                 self._note(sender, position)
+                if not self._count_anew(target, position):
+                    return
                 continue
             self._note(sender, None)
             moved = self._send_chunk(sender, chunk, target, position)
@@ -300,7 +313,7 @@ class LaneCopier:
         run = None if stored is None else self._runs.at(stored)
         if position is not None:
             figures.position = position
-        elif run is not None and stored is not None:
+        elif run is not None and stored is not None and not self.lane.is_counted:
             figures.position = max(figures.position, run.source_at(stored))
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
@@ -315,7 +328,8 @@ class LaneCopier:
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | None = None
         try:
-            found.extend(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
+            cut = self._entries.of if self.lane.is_counted else pieces
+            found.extend(cut(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
         except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
             error = fault
         if found and not self._declare(found, target):
@@ -345,6 +359,8 @@ class LaneCopier:
     def _declare(self, found: Sequence[CopiedBatch], target: int) -> bool:
         """Store the runs that begin with these pieces; return False if the lane goes on elsewhere."""
         new: list[RunRecord] = []
+        if self.lane.is_counted and self._is_after(found[0], target):
+            return False
         run, upcoming = self._runs.at(target), self._runs.after(target)
         assert run is not None
         last = self._runs.runs[-1]
@@ -353,10 +369,11 @@ class LaneCopier:
             if not new and upcoming is not None and upcoming.target_first == target:
                 run, upcoming = upcoming, self._runs.after(target)
             crosses = not new and upcoming is not None and upcoming.target_first < target + piece.records
-            if crosses or run.source_at(target) != piece.first_offset:
+            if crosses or self._needs_run(run, piece, target):
+                cause = RunCause.COUNTED if self.lane.is_counted else run.cause if crosses else self._cause()
                 run = RunRecord(
                     self.lane, self._runs.number + 1 + len(new), last.producer, numbering.sequence_at(target),
-                    piece.first_offset, target, run.cause if crosses else self._cause(), last.incarnation,
+                    piece.first_offset, target, cause, last.incarnation, piece.skip,
                 )  # fmt: skip
                 new.append(run)
             target += piece.records
@@ -367,6 +384,37 @@ class LaneCopier:
         written = self._state.write(new, WAIT_S, self._stopping)
         self._runs = self._state.map_of(self.lane)
         return written
+
+    def _needs_run(self, run: RunRecord, piece: CopiedBatch, target: int) -> bool:
+        """Return whether a run starts with a piece: there is a hole, or much would have to be counted after a start."""
+        if not self.lane.is_counted:
+            return run.source_at(target) != piece.first_offset
+        counted_bytes = piece.first_offset - run.source_first
+        return counted_bytes > 0 and (
+            target - run.target_first >= COUNTED_RECORDS or counted_bytes >= _COUNTED_BYTES or run.skip > 0
+        )
+
+    def _is_after(self, piece: CopiedBatch, target: int) -> bool:
+        """Return whether the run that starts here begins after a piece: somebody has skipped what the source lost."""
+        run = self._runs.after(target - 1)
+        return run is not None and run.target_first == target and run.source_first > piece.first_offset
+
+    def _count_anew(self, target: int, position: int) -> bool:
+        """Store where a lane of Kafka 0.7 is while nothing comes, so that a start needs nothing that is deleted later.
+
+        Returns:
+            False: the lane goes on elsewhere.
+        """
+        run = self._runs.at(target)
+        if not self.lane.is_counted or self._entries.left or run is None or run.target_first == target:
+            return True
+        if time.monotonic() - self._counted_at < _COUNTED_S:
+            return True
+        self._counted_at = time.monotonic()
+        last = self._runs.runs[-1]
+        sequence = self._runs.numbering(last).sequence_at(target)
+        return self._write(RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, position, target,
+                                     RunCause.COUNTED, last.incarnation))  # fmt: skip
 
     def _cause(self) -> RunCause:
         """Return why there is a hole."""
@@ -428,8 +476,9 @@ class LaneCopier:
         if isinstance(error, NumberRefused):
             producer, sequence, cause = numbering.next_epoch(end).producer, 0, RunCause.FORGOTTEN
         log.warning("mirror: lane %s starts a new run at offset %d of the target: %s", self.lane.place, end, error)
-        self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
-                              run.incarnation))  # fmt: skip
+        place = run.place_at(end)
+        self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, place.offset, end, cause,
+                              run.incarnation, place.skip))  # fmt: skip
         return True
 
     def _new_sender(self, last: RunRecord) -> LaneSender:
@@ -463,5 +512,6 @@ class LaneCopier:
         log.warning("mirror: lane %s skips what is lost: %s", self.lane.place, error)
         sequence = self._runs.numbering(last).sequence_at(end)
         self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, end,
-                              RunCause(error.cause), last.incarnation))  # fmt: skip
+                              RunCause(error.cause), last.incarnation,
+                              lost_first=error.position if self.lane.is_counted else -1))  # fmt: skip
         return True

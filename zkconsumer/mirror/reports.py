@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.mirror.compared_records import hash_of
+from zkconsumer.mirror.compared_records import entry_record, hash_of
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
@@ -160,14 +161,18 @@ def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
     maps = _maps(both, settings)
     sources = both.source.cluster.log_ends([lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True)
     targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
-    states = [_state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())]
+    states = [
+        _state(both, lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
+    ]
     return [dataclasses.replace(each, position=each.source_end) if _has_only_holes(settings, each) else each
             for each in states]  # fmt: skip
 
 
 def _has_only_holes(settings: MirrorSettings, state: LaneProgress) -> bool:
     """Return whether no record is left to be copied: markers of transactions and what compaction leaves are none."""
-    if not state.lag or state.position is None or state.source_end is None or state.source_start is None:
+    if state.lane.is_counted or not state.lag:
+        return False
+    if state.position is None or state.source_end is None or state.source_start is None:
         return False
     if state.position < state.source_start:
         return False
@@ -175,16 +180,25 @@ def _has_only_holes(settings: MirrorSettings, state: LaneProgress) -> bool:
     return next(found, None) is None
 
 
-def _state(lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:
+def _state(both: Both, lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:
     start, end = (None, None) if isinstance(source, str) else source
     target_end = None if isinstance(target, str) else target[0]
     run = None if target_end is None else runs.at(target_end)
-    position = None if run is None or target_end is None else run.source_at(target_end)
+    position = None
+    if run is not None and target_end is not None:
+        position = run.source_at(target_end)
+        if lane.is_counted:
+            position = None if end is None else entry_record(both.source, lane.source, run.place_at(target_end))[1]
     holes = () if target_end is None else tuple(_holes(runs, target_end))
     return LaneProgress(lane, position, start, end, target_end, len(runs.runs), holes)
 
 
 def _holes(runs: LaneMap, target_end: int) -> Iterator[tuple[int, int, str]]:
+    if runs.lane.is_counted:
+        for run in runs.runs:
+            if run.lost_first >= 0:
+                yield run.lost_first, run.source_first, run.cause.value
+        return
     before: Stretch | None = None
     for stretch in runs.stretches(target_end):
         if before is not None and stretch.run.source_first > before.source_end:
@@ -204,7 +218,10 @@ def audit(settings: MirrorSettings) -> Iterator[LaneAudit]:
         bounds = {lane: _bounds(both.target, lane.target) for lane in sorted(_maps(both, settings))}
         maps = _maps(both, settings)
         for lane, target_bounds in bounds.items():
-            yield _audit_lane(both, settings, maps[lane], target_bounds)
+            if lane.is_counted:
+                yield _audit_counted(both, settings, maps[lane], target_bounds)
+            else:
+                yield _audit_lane(both, settings, maps[lane], target_bounds)
 
 
 def _maps(both: Both, settings: MirrorSettings) -> dict[Lane, LaneMap]:
@@ -243,6 +260,47 @@ def _audit_lane(
         else:
             _compare(found, origin, copied[1])
             origin, copied = next(theirs, None), next(ours, None)
+    return found
+
+
+def _audit_counted(
+    both: Both, settings: MirrorSettings, runs: LaneMap, target_bounds: tuple[int, int]
+) -> LaneAudit:  # fmt: skip
+    """Compare a lane whose source is of Kafka 0.7: its records are counted from the start of each run."""
+    lane = runs.lane
+    found = LaneAudit(lane)
+    earliest, latest = _bounds(both.source, lane.source)
+    stretches = list(runs.stretches(target_bounds[1]))
+    for index, (run, target_end) in enumerate(stretches):
+        start = max(run.target_first, target_bounds[0])
+        read = _read(None, settings.target, lane.target, (start, target_end))
+        copied = itertools.islice(read, max(0, target_end - start))
+        if run.source_first < earliest:  # at which of its records the source's log starts now cannot be counted
+            found.only_target += sum(1 for _ in copied)
+            continue
+        later = stretches[index + 1].run if index + 1 < len(stretches) else None
+        theirs = itertools.islice(
+            _read(settings.source_zookeeper, settings.source, lane.source, (run.source_first, latest)), run.skip, None
+        )
+        gone = min(max(0, target_bounds[0] - run.target_first), target_end - run.target_first)
+        found.only_source += sum(1 for _ in itertools.islice(theirs, gone))
+        for message in copied:
+            origin = next(theirs, None)
+            if origin is None:
+                found.note(Difference(latest, message.offset, "the source does not have it"))
+            else:
+                _compare(found, origin, message)
+        if later is None:
+            found.not_copied += sum(1 for _ in theirs)
+        elif not later.skip:
+            end = later.lost_first if later.lost_first >= 0 else later.source_first
+            for origin in theirs:
+                if origin.offset >= end:
+                    break
+                found.note(Difference(origin.offset, None, "the target does not have it"))
+    if not stretches:
+        waiting = _read(settings.source_zookeeper, settings.source, lane.source, (earliest, latest))
+        found.not_copied += sum(1 for _ in waiting)
     return found
 
 

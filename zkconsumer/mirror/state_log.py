@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from simpleconsumer.dialect import encode_producer_batch
@@ -53,12 +53,8 @@ class StateLog:
             StateUnreadable: A record is not of a mirror.
             ReadFailed, PartitionStopped: The state topic cannot be read now.
         """
-        start: StartAt = {self._name.partition: self._next} if self._next else "earliest"
-        with read_topic(
-            None, self._name.topic, [self._name.partition], start=start, properties=self._properties
-        ) as reader:  # fmt: skip
-            for message in reader:
-                self._take(message)
+        for message in read_state(self._name, self._next, self._properties):
+            self._take(message)
 
     def map_of(self, lane: Lane) -> LaneMap:
         """Return the runs of a lane as they are known now; an empty map for a new one."""
@@ -98,18 +94,8 @@ class StateLog:
             return found is not None and found.runs[-1:] == [records[-1]]
 
     def _store(self, records: Sequence[RunRecord]) -> int:
-        leader = self._target.cluster.leaders([self._name]).get(self._name)
-        if leader is None:
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *self._name)
-        now_ms = int(time.time() * 1000)
         writer = uuid.uuid4().hex[:12]
-        rows = [(*record.encoded(writer), (), now_ms) for record in records]
-        batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
-        with self._target.connect(leader) as client:
-            [answer] = client.produce_sets({self._name: batch}, acks=_ALL_REPLICAS)
-        if answer.error_code:
-            raise BrokerError(answer.error_code, *self._name)
-        return answer.base_offset
+        return store_state(self._target, self._name, [record.encoded(writer) for record in records])
 
     def _take(self, message: Message) -> None:
         record = _record(message)
@@ -119,6 +105,36 @@ class StateLog:
             self._next = message.offset + 1
             if record is not None:
                 self._maps.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+
+
+def read_state(name: TopicPartition, start_offset: int, properties: Mapping[str, object]) -> Iterator[Message]:
+    """Yield what is in a partition of a state topic, from an offset to the end of now.
+
+    Raises:
+        ReadFailed, PartitionStopped: It cannot be read now.
+    """
+    start: StartAt = {name.partition: start_offset} if start_offset else "earliest"
+    with read_topic(None, name.topic, [name.partition], start=start, properties=properties) as reader:
+        yield from reader
+
+
+def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes, bytes]]) -> int:
+    """Store keys and values durably in a partition of a state topic, as one batch; return its first offset.
+
+    Raises:
+        SimpleConsumerError, ClusterSilent: It is not stored, or is not known to be.
+    """
+    leader = target.cluster.leaders([name]).get(name)
+    if leader is None:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
+    now_ms = int(time.time() * 1000)
+    rows = [(*pair, (), now_ms) for pair in pairs]
+    batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
+    with target.connect(leader) as client:
+        [answer] = client.produce_sets({name: batch}, acks=_ALL_REPLICAS)
+    if answer.error_code:
+        raise BrokerError(answer.error_code, *name)
+    return answer.base_offset
 
 
 def _record(message: Message) -> RunRecord | None:

@@ -31,6 +31,7 @@ from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.compared_records import record_at
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.partition_numbers import PartitionNumbers
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 
@@ -44,6 +45,7 @@ _COPIED: Final = (
 """Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
+_STORE_S: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class TopicCopies:
         self._has_begun = False
         self._seen: set[str] = set()
         self._copies: set[str] = set()
+        self._numbers = PartitionNumbers(both.source_id, settings.state_topic, both.target, dict(settings.target))
         self.compacted: set[str] = set()
         self.slots = 0
 
@@ -155,7 +158,8 @@ class TopicCopies:
         Raises:
             MirrorRefused: A topic cannot be copied; names it.
         """
-        partitions = self._both.source.cluster.partitions(self.names())
+        partitions = {name: self._in_order(name, found, stores=True)
+                      for name, found in self._both.source.cluster.partitions(self.names()).items()}  # fmt: skip
         new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
         for plan in self.plan(new):
             try:
@@ -173,13 +177,28 @@ class TopicCopies:
         self._has_begun = True
         rules = self._settings.rules
         return [
-            Lane(self._both.source_id, TopicPartition(name, number), TopicPartition(rules.name(name), number))
-            for name, found in partitions.items() if name in self._made for number in found[: self._made[name]]
+            Lane(self._both.source_id, TopicPartition(name, each),
+                 TopicPartition(rules.name(name), index if isinstance(each, str) else each))
+            for name, found in partitions.items() if name in self._made
+            for index, each in enumerate(found[: self._made[name]])
         ]  # fmt: skip
+
+    def _in_order(self, topic: str, found: Sequence[int | str], *, stores: bool = False) -> list[int | str]:
+        """Return the partitions of a topic in the order of their numbers on the target.
+
+        Args:
+            stores: Whether partitions of Kafka 0.7 that have no number yet get one for ever.
+        """
+        of_07 = [each for each in found if isinstance(each, str)]
+        if not of_07:
+            return list(found)
+        return [*(self._numbers.assigned(topic, of_07, _STORE_S) if stores else self._numbers.known(topic, of_07))]
 
     def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
         """Return what is done about each topic."""
         chosen = self.names() if names is None else names
+        if names is None and self._both.target.cluster.partitions([self._settings.state_topic]):
+            self._numbers.refresh()
         source = self._both.source.cluster.partitions(chosen)
         rules = self._settings.rules
         targets = [rules.name(name) for name in chosen]
@@ -196,19 +215,18 @@ class TopicCopies:
             findings = []
             if target in twice:
                 findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
-            findings += self._obstacles(name, target, source[name])
+            findings += self._obstacles(name, target)
             if not has:
                 findings += self._too_old(name, source[name], settings)
             replication = min(rules.replication or 3, brokers)
-            plans.append(TopicPlan(name, target, len(source[name]), has, settings, replication, tuple(findings)))
+            partitions = len(self._in_order(name, source[name]))
+            plans.append(TopicPlan(name, target, partitions, has, settings, replication, tuple(findings)))
         return plans
 
-    def _obstacles(self, name: str, target: str, partitions: Sequence[int | str]) -> Iterator[str]:
+    def _obstacles(self, name: str, target: str) -> Iterator[str]:
         source_id = self._both.source_id
         if source_id == self._both.target_id and target == name:
             yield f"topic {name} would be copied into itself: both sides are cluster {source_id}"
-        if any(isinstance(number, str) for number in partitions):
-            yield f"topic {name} is of Kafka 0.7, whose positions are bytes: it cannot be copied"
 
     def _make(self, plan: TopicPlan) -> None:
         if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
