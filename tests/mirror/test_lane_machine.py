@@ -6,7 +6,7 @@ import pytest
 
 from simpleconsumer.types import ActiveProducer, ProducerId, TopicPartition
 from zkconsumer.mirror.errors import AnotherWriter, BatchRefused, BelowRun, LaneStopped, Misplaced, NumberRefused
-from zkconsumer.mirror.lane import FRESH_S, REFUSED_S, LaneMachine, LaneState
+from zkconsumer.mirror.lane import FRESH_S, REFUSED_S, UNGUARDED_FRESH_S, LaneMachine, LaneState
 from zkconsumer.mirror.lane_events import (
     Action,
     Answered,
@@ -342,3 +342,19 @@ def test_what_cannot_happen_raises() -> None:
     lane = flowing()
     with pytest.raises(LookupError, match="a batch was offered to a lane that holds 5"):
         lane.offer()
+
+
+def test_where_the_leader_may_have_forgotten_the_producer_only_four_seconds_are_allowed() -> None:
+    """A process that is frozen for longer may have lost the lane, and a leader that forgot stores whatever comes."""
+    lane = ready()
+    assert lane.offer(newest_ms=NOW_MS - 40 * DAY_MS) == [Send(110)]
+    lane.take(Answered(0, 110), 1.0)
+    lane.now_s += UNGUARDED_FRESH_S
+    assert lane.offer() == [ReadEnd()]
+    assert lane.take(read(120, newest_ms=NOW_MS - 40 * DAY_MS)) == [Send(120)]
+    lane.take(Answered(0, 120))
+    lane.now_s += UNGUARDED_FRESH_S + 1
+    assert lane.offer(newest_ms=NOW_MS) == [Send(130)], "the last batch was recent: the leader knows the producer"
+    lane.take(Answered(0, 130))
+    lane.now_s += UNGUARDED_FRESH_S + 1
+    assert lane.offer(newest_ms=-1) == [ReadEnd()], "while this one is sent again and again, it is forgotten"

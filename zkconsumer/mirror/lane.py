@@ -13,7 +13,8 @@ which failure each prevents:
 - The first request after that goes alone, and up to five are under way after its answer had the right offset: a leader
   that has forgotten the id accepts whatever comes, so it stores what follows a batch that it refuses.
 - Nothing is sent unless the end was read, or a request was sent that was answered, on this connection within a minute:
-  a process that slept does not go on with what it knew. That is judged again right before each request, as the end of a
+  a process that slept does not go on with what it knew. Where the leader may have forgotten the producer, only four
+  seconds are allowed: no other process has taken the lane over by then. That is judged again right before each request, as the end of a
   throttle may have been waited for. The request may then take as long as a call may.
 - The offset of every answer is compared: the last batch once more gets an answer without any error.
 - After any error and any lost connection the end is read again: only that says what was stored.
@@ -81,6 +82,9 @@ from zkconsumer_error import ErrorCode
 MOST_UNDER_WAY: Final = 5
 """So many batches of a producer a broker remembers."""
 FRESH_S: Final = 60.0
+UNGUARDED_FRESH_S: Final = 4.0
+"""A process that is frozen for longer may have lost its lanes to others: sessions of the mirror's group take six seconds,
+and the last heartbeat was sent up to one and a half seconds before."""
 FORGOTTEN_AFTER_MS: Final = 86_400_000 - 3_600_000
 """A day, which is `producer.id.expiration.ms` by default, less an hour."""
 REFUSED_S: Final = 15.0
@@ -359,7 +363,7 @@ class LaneMachine:
 
     def may_send(self, now: Moment) -> bool:
         """Return whether what is known of the end of the log is young enough to send something upon it."""
-        return now.boot_s - self._fresh_at <= FRESH_S
+        return now.boot_s - self._fresh_at <= (FRESH_S if self.is_guarded else UNGUARDED_FRESH_S)
 
     def _send_put_off(self, event: PutOff) -> list[Action]:
         """Take back what is said to be under way from an offset on, and send it later."""
@@ -373,10 +377,10 @@ class LaneMachine:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the times of what is stored last, or under way, are young enough for leaders to know the producer."""
+        """Whether the times of what is stored last, or offered, are young enough for leaders to know the producer."""
         oldest_ms = self._now.time_ms - self._forgotten_after_ms
-        sent = [self._held[index].newest_ms for index in range(self._under_way)]
-        return all(newest_ms >= oldest_ms for newest_ms in (*sent, self._newest_ms) if newest_ms is not None)
+        held = [each.newest_ms for each in self._held]
+        return all(newest_ms >= oldest_ms for newest_ms in (*held, self._newest_ms) if newest_ms is not None)
 
     def _answered(self, event: Answered) -> list[Action]:
         if not self._under_way:
