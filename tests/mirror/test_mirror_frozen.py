@@ -64,8 +64,8 @@ def test_a_process_that_was_frozen_writes_nothing_again(
         settings = settings_of("frozen", source, target, topic)
         rate = PARTITIONS * PER_PARTITION * 20 / FREEZE_S
         arguments = command(settings, "--whitelist", topic, "--slots", "4", "--rate", str(int(rate)),
-                            "--topic-config", "retention.ms=-1")  # fmt: skip
-        processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(3)]
+                            "--topic-config", "retention.ms=-1", "--progress", "5")  # fmt: skip
+        processes = [subprocess.Popen(arguments) for _ in range(3)]
         stack.callback(lambda: [process.kill() for process in processes])
         deadline = Deadline(FREEZE_S)
         freezes = 0
@@ -76,7 +76,7 @@ def test_a_process_that_was_frozen_writes_nothing_again(
             time.sleep(rng.choice([1.0, 4.0, 7.0, 9.0, 12.0]))  # sessions take six seconds
             victim.send_signal(signal.SIGCONT)
             freezes += 1
-        assert all(process.poll() is None for process in processes)
+        assert [process.poll() for process in processes] == [None] * len(processes)
         for process in processes:
             process.kill()
             process.wait(WAIT_S)

@@ -97,6 +97,8 @@ def _chosen(command: Command) -> Command:
                      help="A setting of the topics that are made."),
         click.option("--timestamps", type=click.Choice(["source", "target"]), default="source",
                      help="Whose times the records get. [source]"),
+        click.option("--preserve-offsets", "preserves_offsets", is_flag=True,
+                     help="Records get the offsets that they have in the source."),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)

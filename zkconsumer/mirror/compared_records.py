@@ -127,8 +127,8 @@ def compare_last(where: str, source: Side, target: Side, runs: LaneMap, end: int
         SourceLost: They differ.
         What `record_at` raises.
     """
-    run = runs.at(end - 1)
-    if run is None:
+    run, here = runs.at(end - 1), runs.at(end)
+    if run is None or here is None or (here.gap and here.target_first == end):  # what is before is no record
         return
     copied = record_at(target, runs.lane.target, end - 1)
     if copied is None:

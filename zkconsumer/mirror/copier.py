@@ -26,7 +26,7 @@ from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.dialect import BatchNotWhole
 from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError, VersionNotServed
-from simpleconsumer.types import ProducerId
+from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.errors import PartitionStopped, ReadFailed
@@ -46,6 +46,7 @@ from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.offset_filler import OffsetFiller
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
@@ -74,6 +75,10 @@ _DETERMINED: Final = frozenset(
 """Causes that look the same to each process that reads the source."""
 
 
+def _cuts_nothing(name: TopicPartition, offset: int) -> None:
+    """Leave the start of a log where it is."""
+
+
 @dataclass(frozen=True)
 class LaneSettings:
     """What the lanes of a mirror have in common.
@@ -87,6 +92,9 @@ class LaneSettings:
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
         compacted: Topics of the source that are compacted.
+        filler_id: Transactional id for what fills offsets, so that records get those of the source; None: they get the
+            next ones of the target.
+        cut: Has the log of a partition of the target start at an offset.
         take_bytes: Waits until so many bytes may be copied, as the rate is limited; ends when the event is set.
     """
 
@@ -99,6 +107,8 @@ class LaneSettings:
     forgotten_after_ms: int
     compacted: Collection[str]
     take_bytes: Callable[[int, threading.Event], None]
+    filler_id: Callable[[Lane], str] | None = None
+    cut: Callable[[TopicPartition, int], None] = _cuts_nothing
     settle_s: float = SETTLE_S
 
 
@@ -245,14 +255,18 @@ class LaneCopier:
             self._settled_at = time.monotonic()
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
+        if not self._fill_gaps():
+            return
         last = self._runs.runs[-1]
+        numbering = self._runs.numbering(last)
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
                 while not self._stopping.is_set():
                     target = sender.position(WAIT_S)
                     # The end first, and then the runs: a run is stored before its records, so none is missed.
-                    if self._read_runs().runs[-1].producer != last.producer:
+                    self._read_runs()
+                    if self._runs.numbering(self._runs.runs[-1]) != numbering:
                         return
                     self._follow(sender, target)
                 sender.flush(WAIT_S)
@@ -287,6 +301,8 @@ class LaneCopier:
             self._check_incarnation(position)
             if chunk is None:
                 if sender.flush(WAIT_S) != target:
+                    return
+                if self._has_gap(sender, target, position):
                     return
                 self._note(sender, position)
                 if not self._count_anew(target, position):
@@ -332,9 +348,10 @@ class LaneCopier:
             found.extend(cut(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
         except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
             error = fault
-        if found and not self._declare(found, target):
+        kept = found if self._settings.filler_id is None else _without_hole(found, target)
+        if kept and not self._declare(kept, target):
             return None
-        for piece in found:
+        for piece in kept:
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None
@@ -342,6 +359,9 @@ class LaneCopier:
                 return None
             target += piece.records
             self._count(piece)
+        if len(kept) < len(found):
+            self._has_gap(sender, target, found[len(kept)].first_offset)
+            return None
         if error is not None:
             sender.flush(WAIT_S)
             raise error
@@ -440,7 +460,7 @@ class LaneCopier:
         if isinstance(ends, str):
             raise LaneStuck(self.lane.target, 0.0, ends)
         start, end = (int(each or 0) for each in ends)
-        if end > start:
+        if end > start:  # also what `--preserve-offsets` has filled and nobody has described
             raise MirrorRefused(
                 f"{self.lane.target.topic}/{self.lane.target.partition} has offsets {start} to {end - 1}, and this "
                 "mirror has not written them",
@@ -452,8 +472,9 @@ class LaneCopier:
         producer = self._settings.new_producer_id()
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         first = int(found[0] or 0)
-        first_run = RunRecord(self.lane, 1, producer, 0, first, end, RunCause.START, incarnation)
-        return self._write(first_run)
+        target_first, gap = self._target_of(first, end)
+        return self._write(RunRecord(self.lane, 1, producer, 0, first, target_first, RunCause.START, incarnation,
+                                     gap=gap))  # fmt: skip
 
     def _write(self, record: RunRecord) -> bool:
         """Store one run; return whether it counts."""
@@ -488,6 +509,55 @@ class LaneCopier:
             follows_others=True, forgotten_after_ms=settings.forgotten_after_ms,
         )  # fmt: skip
 
+    # -- offsets of the source on the target ---------------------------------------------------------------------------
+
+    def _target_of(self, source_offset: int, end: int) -> tuple[int, int]:
+        """Return at which offset of the target a run starts, and how many offsets are filled before it.
+
+        Raises:
+            MirrorRefused: The log of the target has gone too far for the offset.
+        """
+        if self._settings.filler_id is None:
+            return end, 0
+        if end > source_offset:
+            raise MirrorRefused(
+                f"{self.lane.target.topic}/{self.lane.target.partition} ends at offset {end}, and its next record has "
+                f"offset {source_offset} in the source",
+                "copy with --preserve-offsets into a topic that was never written",
+            )
+        return source_offset, source_offset - end
+
+    def _has_gap(self, sender: LaneSender, target: int, position: int) -> bool:
+        """Store that offsets are to be filled up to a position of the source; return False if there are none."""
+        if self._settings.filler_id is None or position <= target:
+            return False
+        if sender.flush(WAIT_S) == target:
+            last = self._runs.runs[-1]
+            sequence = self._runs.numbering(last).sequence_at(target)
+            self._write(RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, position, position,
+                                  self._cause(), last.incarnation, gap=position - target))  # fmt: skip
+        return True
+
+    def _fill_gaps(self) -> bool:
+        """Fill the offsets before a run, where the target's log ends there; return False if the lane is stopped."""
+        name, filler_id = self.lane.target, self._settings.filler_id
+        if filler_id is None:
+            return True
+        ends = self._settings.target.cluster.log_ends([name], [EARLIEST, LATEST])[name]
+        if isinstance(ends, str):
+            raise LaneStuck(name, 0.0, ends)
+        start, end = (int(each or 0) for each in ends)
+        run, first = self._read_runs().gap_at(end), self._runs.runs[0]
+        if run is not None:
+            self.figures.trouble = f"offsets {end} to {run.target_first - 1} of the target are filled"
+            with OffsetFiller(name, filler_id(self.lane), self._settings.target) as filler:
+                if not filler.fill(run.target_first, self._stopping.is_set):
+                    return False
+            self.figures.trouble = ""
+        if first.gap and start < first.target_first:
+            self._settings.cut(name, first.target_first)
+        return True
+
     # -- what the source has lost --------------------------------------------------------------------------------------
 
     def _check_incarnation(self, position: int) -> None:
@@ -511,7 +581,17 @@ class LaneCopier:
         last = self._runs.runs[-1]
         log.warning("mirror: lane %s skips what is lost: %s", self.lane.place, error)
         sequence = self._runs.numbering(last).sequence_at(end)
-        self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, end,
+        target_first, gap = self._target_of(error.go_on_at, end)
+        self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, target_first,
                               RunCause(error.cause), last.incarnation,
-                              lost_first=error.position if self.lane.is_counted else -1))  # fmt: skip
+                              lost_first=error.position if self.lane.is_counted else -1, gap=gap))  # fmt: skip
         return True
+
+
+def _without_hole(found: Sequence[CopiedBatch], position: int) -> Sequence[CopiedBatch]:
+    """Return the pieces before the first hole."""
+    for index, piece in enumerate(found):
+        if piece.first_offset != position:
+            return found[:index]
+        position += piece.records
+    return found

@@ -14,8 +14,8 @@ which failure each prevents:
   that has forgotten the id accepts whatever comes, so it stores what follows a batch that it refuses.
 - Nothing is sent unless the end was read, or a request was sent that was answered, on this connection within a minute:
   a process that slept does not go on with what it knew. Where the leader may have forgotten the producer, only four
-  seconds are allowed: no other process has taken the lane over by then. That is judged again right before each request, as the end of a
-  throttle may have been waited for. The request may then take as long as a call may.
+  seconds are allowed: no other process has taken the lane over by then. That is judged again right before each request,
+  as the end of a throttle may have been waited for. The request may then take as long as a call may.
 - The offset of every answer is compared: the last batch once more gets an answer without any error.
 - After any error and any lost connection the end is read again: only that says what was stored.
 - One request is under way at a time where times of records may make the leader forget the id: it goes by these.
@@ -83,8 +83,8 @@ MOST_UNDER_WAY: Final = 5
 """So many batches of a producer a broker remembers."""
 FRESH_S: Final = 60.0
 UNGUARDED_FRESH_S: Final = 4.0
-"""A process that is frozen for longer may have lost its lanes to others: sessions of the mirror's group take six seconds,
-and the last heartbeat was sent up to one and a half seconds before."""
+"""A process that is frozen for longer may have lost its lanes to others: sessions of the mirror's group take six
+seconds, and the last heartbeat was sent up to one and a half seconds before."""
 FORGOTTEN_AFTER_MS: Final = 86_400_000 - 3_600_000
 """A day, which is `producer.id.expiration.ms` by default, less an hour."""
 REFUSED_S: Final = 15.0

@@ -100,6 +100,7 @@ class RunRecord(NamedTuple):
         skip: How many records from `source_first` on come before its first one; 0 but in Kafka 0.7.
         lost_first: Where what the source has lost before this run begins; -1 if it starts without such a hole, or is
             not of Kafka 0.7.
+        gap: How many offsets of the target before its first record hold none.
     """
 
     lane: Lane
@@ -112,6 +113,7 @@ class RunRecord(NamedTuple):
     incarnation: str = ""
     skip: int = 0
     lost_first: int = -1
+    gap: int = 0
 
     @property
     def numbering(self) -> Numbering:
@@ -144,6 +146,8 @@ class RunRecord(NamedTuple):
         }  # fmt: skip
         if self.lane.is_counted:
             value.update(skip=self.skip, lost_first=self.lost_first)
+        if self.gap:
+            value.update(gap=self.gap)
         return _json(key), _json(value)
 
 
@@ -168,7 +172,7 @@ def decoded(place: str, key: bytes | None, value: bytes | None) -> RunRecord | N
         return RunRecord(
             lane, int(names["run"]), ProducerId(found["producer_id"], found["epoch"]), found["first_sequence"],
             found["source_first"], found["target_first"], RunCause(found["cause"]), found["incarnation"],
-            found.get("skip", 0), found.get("lost_first", -1),
+            found.get("skip", 0), found.get("lost_first", -1), found.get("gap", 0),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise StateUnreadable(place, f"{type(error).__name__}: {error}") from None
@@ -241,18 +245,23 @@ class LaneMap:
         return later
 
     def numbering(self, run: RunRecord) -> Numbering:
-        """Return where the numbers of a run's producer start: at its first run, so that one sender may write all."""
+        """Return where offsets and numbers of a producer begin to rise together: one sender may write from there."""
         index = next(i for i, each in enumerate(self.runs) if each.number == run.number)
         first = run
         for earlier in reversed(self.runs[:index]):
-            if earlier.producer != run.producer:
+            if earlier.producer != run.producer or first.gap:
                 break
             first = earlier
         return first.numbering
 
+    def gap_at(self, target_end: int) -> RunRecord | None:
+        """Return the run before whose first record offsets are to be filled, where the target's log ends."""
+        run = self.after(target_end)
+        return run if run is not None and run.gap and run.target_first - run.gap <= target_end else None
+
     def stretches(self, target_end: int) -> Iterator[Stretch]:
         """Yield the runs that have records, where the target's log ends at an offset."""
-        ends: Sequence[int] = [*(run.target_first for run in self.runs[1:]), target_end]
+        ends: Sequence[int] = [*(run.target_first - run.gap for run in self.runs[1:]), target_end]
         for run, end in zip(self.runs, ends, strict=True):
             if run.target_first < min(end, target_end):
                 yield Stretch(run, min(end, target_end))

@@ -66,6 +66,7 @@ class MirrorSettings:
         skips_losses: Goes on after what the source has lost; otherwise the lane stops.
         compression: The codec for records that came without a batch of Kafka 0.11.
         sets_times: Records get the time at which they are copied, instead of their own.
+        preserves_offsets: Records get the offsets that they have in the source.
         slots: Partitions of the state topic, if the mirror makes it.
         rate_bytes: Most bytes a second; None for no limit.
         until_end: Ends when everything is copied that was there.
@@ -82,6 +83,7 @@ class MirrorSettings:
     skips_losses: bool = False
     compression: str = "none"
     sets_times: bool = False
+    preserves_offsets: bool = False
     slots: int = 16
     rate_bytes: int | None = None
     until_end: bool = False

@@ -215,6 +215,8 @@ class TopicCopies:
             findings = []
             if target in twice:
                 findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
+            if self._settings.preserves_offsets:
+                findings += self._without_offsets(name, source[name], settings)
             findings += self._obstacles(name, target)
             if not has:
                 findings += self._too_old(name, source[name], settings)
@@ -222,6 +224,15 @@ class TopicCopies:
             partitions = len(self._in_order(name, source[name]))
             plans.append(TopicPlan(name, target, partitions, has, settings, replication, tuple(findings)))
         return plans
+
+    def _without_offsets(
+        self, topic: str, partitions: Sequence[int | str], settings: Mapping[str, str]
+    ) -> Iterator[str]:  # fmt: skip
+        """Yield why records cannot keep their offsets."""
+        if any(isinstance(each, str) for each in partitions):
+            yield f"topic {topic} is of Kafka 0.7, whose positions are bytes: no record can keep its offset"
+        if "compact" in settings.get("cleanup.policy", ""):
+            yield f"topic {topic} is compacted: its records cannot keep their offsets, as holes there may grow"
 
     def _obstacles(self, name: str, target: str) -> Iterator[str]:
         source_id = self._both.source_id
@@ -238,6 +249,15 @@ class TopicCopies:
             ))  # fmt: skip
         elif plan.action == "grow":
             self._unless_exists(plan.target, lambda: admin.grow_topic(plan.target, plan.partitions), plan.partitions)
+
+    def cut(self, name: TopicPartition, offset: int) -> None:
+        """Have the log of a partition of the target start at an offset.
+
+        Raises:
+            AdminError: The brokers refuse.
+        """
+        assert isinstance(name.partition, int)
+        self._admin().cut_topic(name.topic, offset, partitions=[name.partition])
 
     def _unless_exists(self, topic: str, make: Callable[[], object], partitions: int = 1) -> None:
         """Make a topic, or its partitions, unless another process of the mirror was first."""
