@@ -46,6 +46,8 @@ _COPIED: Final = (
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
 _STORE_S: Final = 30.0
+_KNOWN_S: Final = 15.0
+_LOOK_AGAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,10 @@ class TopicCopies:
             self._unless_exists(name, lambda: self._admin().create_topic(
                 name, self._settings.slots, replication, config=config
             ))  # fmt: skip
-            found = cluster.partitions([name]).get(name, ())
-        self.slots = len(found) or self._settings.slots
+        self.slots = self._wait_known(name, 1)
+        if not self.slots:
+            raise MirrorRefused(f"the state topic {name} was made, and no broker of the target knows it",
+                                "look at the brokers of the target, and start again")  # fmt: skip
 
     def names(self) -> list[str]:
         """Return the topics of the source that are copied."""
@@ -264,8 +268,17 @@ class TopicCopies:
         try:
             make()
         except TopicRefused:
-            if len(self._both.target.cluster.partitions([topic]).get(topic, ())) < partitions:
+            if self._wait_known(topic, partitions) < partitions:
                 raise
+
+    def _wait_known(self, topic: str, partitions: int) -> int:
+        """Return how many partitions brokers know, after a wait: what was just made they do not all know yet."""
+        deadline = time.monotonic() + _KNOWN_S
+        while True:
+            found = len(self._both.target.cluster.partitions([topic]).get(topic, ()))
+            if found >= partitions or time.monotonic() > deadline:
+                return found
+            time.sleep(_LOOK_AGAIN_S)
 
     def _admin(self) -> BrokerAdmin:
         servers = self._settings.target["bootstrap.servers"]
