@@ -113,6 +113,8 @@ def _chosen(command: Command) -> Command:
 @click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail",
               help="What to do when the source has lost what was not copied. [fail]")  # fmt: skip
 @click.option("--rate", "rate_bytes", type=click.IntRange(1), metavar="BYTES", help="Most bytes a second.")
+@click.option("--pin-producers", "pins_producers", is_flag=True,
+              help="Write in transactions, so that brokers never forget a producer: for old records.")  # fmt: skip
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, metavar="N",
               help="At the first start: how many processes may share the work. [16]")  # fmt: skip
 @click.option("--until-end", is_flag=True, help="End when all is copied that is there.")

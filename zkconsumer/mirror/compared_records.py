@@ -12,7 +12,7 @@ from typing import Final
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.types import Broker, FetchRequest, Message, TopicPartition
+from simpleconsumer.types import FetchRequest, Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.log.record_hash import record_hash
 from zkconsumer.mirror.errors import SourceLost
@@ -28,12 +28,12 @@ class Side:
 
     Args:
         new_cluster: Returns what finds leaders; one thread at a time uses it.
-        connect: Returns a new connection to a broker.
+        connect: Returns a new connection to a broker; with `read_committed=True` one that gets committed messages.
 
     Threads: Any.
     """
 
-    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[[Broker], SimpleConsumer]) -> None:
+    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[..., SimpleConsumer]) -> None:
         self.new_cluster = new_cluster
         self._of_thread = threading.local()
         self.connect = connect

@@ -34,20 +34,25 @@ from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
     AnotherWriter,
+    BatchRefused,
     BelowRun,
     LaneClosed,
     LaneStuck,
     MirrorError,
     MirrorRefused,
+    Misplaced,
     NumberRefused,
     SourceLost,
+    TransactionLost,
 )
 from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
 from zkconsumer.mirror.offset_filler import OffsetFiller
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
+from zkconsumer.mirror.run_tails import described_tail, tail_start
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -67,12 +72,18 @@ _WAITED: Final = (
     LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped,
 )  # fmt: skip
 """Troubles that pass: the lane goes on by itself."""
+_OF_TRANSACTIONS: Final = (AnotherWriter, Misplaced, NumberRefused, TransactionLost)
+_NEVER_MS: Final = 1 << 60
 _FINAL: Final = (MessageError, BrokenFraming, BatchNotWhole, VersionNotServed)
 """Those of them that do not pass."""
 _DETERMINED: Final = frozenset(
     (RunCause.START, RunCause.TRANSACTION, RunCause.COUNTED, RunCause.FORGOTTEN, RunCause.CUT)
 )
 """Causes that look the same to each process that reads the source."""
+
+
+def _no_id(lane: Lane) -> str:
+    raise LookupError(f"lane {lane.place} has no transactional id")
 
 
 def _cuts_nothing(name: TopicPartition, offset: int) -> None:
@@ -92,8 +103,9 @@ class LaneSettings:
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
         compacted: Topics of the source that are compacted.
-        filler_id: Transactional id for what fills offsets, so that records get those of the source; None: they get the
-            next ones of the target.
+        transactional_id: Returns the one of a lane.
+        preserves_offsets: Records get the offsets of the source; otherwise the next ones of the target.
+        pins_producers: Batches belong to transactions.
         cut: Has the log of a partition of the target start at an offset.
         take_bytes: Waits until so many bytes may be copied, as the rate is limited; ends when the event is set.
     """
@@ -107,7 +119,9 @@ class LaneSettings:
     forgotten_after_ms: int
     compacted: Collection[str]
     take_bytes: Callable[[int, threading.Event], None]
-    filler_id: Callable[[Lane], str] | None = None
+    transactional_id: Callable[[Lane], str] = _no_id
+    preserves_offsets: bool = False
+    pins_producers: bool = False
     cut: Callable[[TopicPartition, int], None] = _cuts_nothing
     settle_s: float = SETTLE_S
 
@@ -170,6 +184,10 @@ class LaneCopier:
         self._lost_at = 0
         self._entries = EntryPieces(0)
         self._counted_at = 0.0
+        self._transactions: LaneTransactions | None = None
+        if settings.pins_producers:
+            self._transactions = LaneTransactions(lane.target, settings.transactional_id(lane), settings.target)
+        self._resume: tuple[int, int] | None = None
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -191,6 +209,8 @@ class LaneCopier:
         sender = self._sender
         if sender is not None:
             sender.close()
+        if self._transactions is not None:
+            self._transactions.close()
 
     @property
     def _place(self) -> str:
@@ -212,6 +232,8 @@ class LaneCopier:
     def _react(self, error: Exception, failures: int) -> None:
         """Mend what has ended the copying, wait, or stop the lane."""
         fault: Exception = error
+        self._resume = None
+        self._source.stop()
         try:
             if self._is_mended(error):
                 return
@@ -233,6 +255,9 @@ class LaneCopier:
 
     def _is_mended(self, error: Exception) -> bool:
         """Store the run with which the lane goes on, where one helps; return whether it does."""
+        is_refused = isinstance(error, BatchRefused) and error.code in LOST_CODES
+        if self._transactions is not None and (is_refused or isinstance(error, _OF_TRANSACTIONS)):
+            return self._take_over(needs_epoch=isinstance(error, (TransactionLost, NumberRefused)))
         if isinstance(error, (NumberRefused, BelowRun)):
             return self._renumber(error)
         if isinstance(error, SourceLost):
@@ -255,7 +280,7 @@ class LaneCopier:
             self._settled_at = time.monotonic()
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
-        if not self._fill_gaps():
+        if self._resume is None and not (self._fill_gaps() and self._take_over()):
             return
         last = self._runs.runs[-1]
         numbering = self._runs.numbering(last)
@@ -269,10 +294,13 @@ class LaneCopier:
                     if self._runs.numbering(self._runs.runs[-1]) != numbering:
                         return
                     self._follow(sender, target)
-                sender.flush(WAIT_S)
+                stored = sender.flush(WAIT_S)
+                if self._transactions is not None and self._transactions.is_open:
+                    self._commit(sender, stored, -1)
             finally:
                 self._sender = None
-                self._source.stop()
+                if self._resume is None:
+                    self._source.stop()
 
     def _follow(self, sender: LaneSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
@@ -283,11 +311,15 @@ class LaneCopier:
         self._lost_at = target
         position, skip = run.place_at(target)
         self._check_incarnation(position)
-        compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
-        self._source.start(position)
-        self._entries = EntryPieces(skip)
+        if self._resume is not None and self._resume[0] == target:
+            position = self._resume[1]
+        else:
+            compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+            self._source.start(position)
+            self._entries = EntryPieces(skip)
+            self.figures.position = position
+        self._resume = None
         self._saw_transactions = False
-        self.figures.position = position
         while not self._stopping.is_set():
             try:
                 chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
@@ -304,6 +336,11 @@ class LaneCopier:
                     return
                 if self._has_gap(sender, target, position):
                     return
+                if self._transactions is not None and self._transactions.is_open:
+                    if self._transactions.is_due:
+                        self._commit(sender, target, position)
+                        return
+                    continue
                 self._note(sender, position)
                 if not self._count_anew(target, position):
                     return
@@ -318,6 +355,9 @@ class LaneCopier:
                 raise chunk.error
             position = max(position, chunk.next_offset)
             self._source.done(chunk)
+            if self._transactions is not None and self._transactions.is_due:
+                self._commit(sender, target, position)
+                return
 
     def _note(self, sender: LaneSender, position: int | None) -> None:
         """Take note of how far the lane is.
@@ -348,13 +388,16 @@ class LaneCopier:
             found.extend(cut(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
         except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
             error = fault
-        kept = found if self._settings.filler_id is None else _without_hole(found, target)
+        kept = _without_hole(found, target) if self._settings.preserves_offsets else found
         if kept and not self._declare(kept, target):
             return None
         for piece in kept:
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None
+            if self._transactions is not None:
+                self._transactions.open(self._runs.runs[-1].producer)
+                self._transactions.count(len(piece.data))
             if not sender.send(piece.data, self.lane.source, target, WAIT_S):
                 return None
             target += piece.records
@@ -469,7 +512,8 @@ class LaneCopier:
         found = self._settings.source.cluster.log_ends([self.lane.source], [EARLIEST])[self.lane.source]
         if isinstance(found, str):
             raise LaneStuck(self.lane.source, 0.0, found)
-        producer = self._settings.new_producer_id()
+        tx = self._transactions
+        producer = self._settings.new_producer_id() if tx is None else tx.new_producer()
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         first = int(found[0] or 0)
         target_first, gap = self._target_of(first, end)
@@ -506,8 +550,72 @@ class LaneCopier:
         settings = self._settings
         return LaneSender(
             self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
-            follows_others=True, forgotten_after_ms=settings.forgotten_after_ms,
+            transactional_id=None if self._transactions is None else self._transactions.id, follows_others=True,
+            forgotten_after_ms=_NEVER_MS if self._transactions is not None else settings.forgotten_after_ms,
         )  # fmt: skip
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def _commit(self, sender: LaneSender, target: int, position: int) -> None:
+        """Commit what was sent. The run after the marker is stored before, so that its place is known.
+
+        Args:
+            position: Where the source is read on; -1 if it is not.
+        """
+        assert self._transactions is not None
+        if sender.flush(WAIT_S) != target:
+            return
+        run, last = self._runs.at(target), self._runs.runs[-1]
+        assert run is not None
+        place, sequence = run.place_at(target), self._runs.numbering(last).sequence_at(target)
+        after = RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, place.offset, target + 1,
+                          RunCause.MARKER, last.incarnation, place.skip, gap=1)  # fmt: skip
+        if not self._write(after):
+            return
+        self._transactions.commit(last.producer, target)
+        if position >= 0:
+            self._resume = target + 1, position
+
+    def _take_over(self, *, needs_epoch: bool = False) -> bool:
+        """Describe what is at the end of the log, as whoever wrote it may have been killed in a transaction.
+
+        A run is stored in any case: a former owner of the lane that goes on cannot store one any more, and so commits
+        nothing.
+
+        Returns:
+            Whether the lane goes on at what is described now.
+        """
+        tx = self._transactions
+        if tx is None:
+            return True
+        tx.is_open = False
+        runs = self._read_runs()
+        producer = tx.new_producer() if needs_epoch else None
+        end = tx.end()
+        last = runs.runs[-1]
+        if producer is None and last.cause is RunCause.MARKER and last.target_first - 1 == end:
+            tx.commit(last.producer, end)  # the run of its marker is stored: whoever did that was about to commit
+            end = tx.end()
+        first = tail_start(runs, end)
+        if first is None:
+            return producer is None  # the log was cut off before it: `BelowRun` comes
+        tail = described_tail(runs, first, tx.heads(runs.runs[first].target_first, end), end, tx.is_committed)
+        if tail.is_aborted and producer is None:
+            producer = tx.new_producer()
+            if tx.end() != end:
+                return False
+        found = tail.runs
+        if producer is not None:
+            found[-1] = found[-1]._replace(producer=producer, first_sequence=0, cause=RunCause.ABORTED)
+        known = [run._replace(number=0) for run in runs.runs[first:]]
+        same = next((i for i, pair in enumerate(zip(known, found, strict=False)) if not _is_alike(*pair)), None)
+        kept = min(len(known), len(found) - 1) if same is None else min(same, len(found) - 1)
+        if kept < len(known) and known[kept].target_first < found[kept].target_first:
+            kept -= 1  # so that the wrong one is replaced
+        new = [run._replace(number=runs.number + 1 + index) for index, run in enumerate(found[kept:])]
+        written = self._state.write(new, WAIT_S, self._stopping)
+        self._runs = self._state.map_of(self.lane)
+        return written
 
     # -- offsets of the source on the target ---------------------------------------------------------------------------
 
@@ -517,7 +625,7 @@ class LaneCopier:
         Raises:
             MirrorRefused: The log of the target has gone too far for the offset.
         """
-        if self._settings.filler_id is None:
+        if not self._settings.preserves_offsets:
             return end, 0
         if end > source_offset:
             raise MirrorRefused(
@@ -529,7 +637,7 @@ class LaneCopier:
 
     def _has_gap(self, sender: LaneSender, target: int, position: int) -> bool:
         """Store that offsets are to be filled up to a position of the source; return False if there are none."""
-        if self._settings.filler_id is None or position <= target:
+        if not self._settings.preserves_offsets or position <= target:
             return False
         if sender.flush(WAIT_S) == target:
             last = self._runs.runs[-1]
@@ -540,8 +648,8 @@ class LaneCopier:
 
     def _fill_gaps(self) -> bool:
         """Fill the offsets before a run, where the target's log ends there; return False if the lane is stopped."""
-        name, filler_id = self.lane.target, self._settings.filler_id
-        if filler_id is None:
+        name = self.lane.target
+        if not self._settings.preserves_offsets:
             return True
         ends = self._settings.target.cluster.log_ends([name], [EARLIEST, LATEST])[name]
         if isinstance(ends, str):
@@ -550,7 +658,7 @@ class LaneCopier:
         run, first = self._read_runs().gap_at(end), self._runs.runs[0]
         if run is not None:
             self.figures.trouble = f"offsets {end} to {run.target_first - 1} of the target are filled"
-            with OffsetFiller(name, filler_id(self.lane), self._settings.target) as filler:
+            with OffsetFiller(name, self._settings.transactional_id(self.lane), self._settings.target) as filler:
                 if not filler.fill(run.target_first, self._stopping.is_set):
                     return False
             self.figures.trouble = ""
@@ -595,3 +703,8 @@ def _without_hole(found: Sequence[CopiedBatch], position: int) -> Sequence[Copie
             return found[:index]
         position += piece.records
     return found
+
+
+def _is_alike(known: RunRecord, found: RunRecord) -> bool:
+    """Return whether two runs map the same offsets, whatever their causes."""
+    return known._replace(cause=found.cause, lost_first=found.lost_first) == found

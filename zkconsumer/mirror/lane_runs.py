@@ -44,6 +44,9 @@ class RunCause(enum.Enum):
     TRUNCATED = "truncated"
     RECREATED = "recreated"
     COUNTED = "counted"
+    MARKER = "marker"
+    ABORTED = "aborted"
+    TAKEN = "taken"
     FORGOTTEN = "forgotten"
     CUT = "cut"
 

@@ -251,16 +251,11 @@ class _OwnedSlots:
     def _lane_settings(self) -> LaneSettings:
         settings = self._mirror.settings
         limits = BatchLimits(codec=settings.compression, sets_times=settings.sets_times)
-        filler_id = None
-        if settings.preserves_offsets:
-
-            def filler_id(lane: Lane) -> str:
-                return f"{settings.state_topic}/{lane.target.topic}/{lane.target.partition}"
-
         return LaneSettings(
             self._both.source, self._both.target, self._both.new_producer_id, limits, settings.skips_losses,
-            self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take, filler_id,
-            self._copies.cut, settings.settle_s,
+            self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take,
+            settings.transactional_id, settings.preserves_offsets, settings.pins_producers, self._copies.cut,
+            settings.settle_s,
         )  # fmt: skip
 
 
