@@ -48,10 +48,11 @@ def fill(cluster: KafkaCluster, topic: str, time_ms: int | None) -> None:
         assert producer.flush(WAIT_S)
 
 
+@pytest.mark.parametrize("pins", [False, True], ids=["owned", "pinned"])
 @pytest.mark.parametrize(("source_version", "target_version", "is_old"),
                          [("0.8.2.2", "4.3.1", False), ("1.1.1", "3.9.2", True)])  # fmt: skip
 def test_a_process_that_was_frozen_writes_nothing_again(
-    source_version: str, target_version: str, is_old: bool
+    source_version: str, target_version: str, is_old: bool, pins: bool
 ) -> None:  # fmt: skip
     topic = "history"
     rng = random.Random(5)
@@ -64,8 +65,8 @@ def test_a_process_that_was_frozen_writes_nothing_again(
         settings = settings_of("frozen", source, target, topic)
         rate = PARTITIONS * PER_PARTITION * 20 / FREEZE_S
         arguments = command(settings, "--whitelist", topic, "--slots", "4", "--rate", str(int(rate)),
-                            "--topic-config", "retention.ms=-1", "--progress", "5")  # fmt: skip
-        processes = [subprocess.Popen(arguments) for _ in range(3)]
+                            "--topic-config", "retention.ms=-1", *(["--pin-producers"] if pins else []))  # fmt: skip
+        processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(3)]
         stack.callback(lambda: [process.kill() for process in processes])
         deadline = Deadline(FREEZE_S)
         freezes = 0
@@ -80,7 +81,7 @@ def test_a_process_that_was_frozen_writes_nothing_again(
         for process in processes:
             process.kill()
             process.wait(WAIT_S)
-        Mirror(settings_of("frozen", source, target, topic, until_end=True)).run()
+        Mirror(settings_of("frozen", source, target, topic, until_end=True, pins_producers=pins)).run()
         wait_until(lambda: target.leader(topic, 0) is not None, WAIT_S, "a leader")
         for partition in range(PARTITIONS):
             expected = [b"record %d" % number for number in range(partition, PARTITIONS * PER_PARTITION, PARTITIONS)]

@@ -164,13 +164,17 @@ class LaneCopier:
         state: Where its runs are.
         pool: Fetches the source.
         settings: What lanes have in common.
+        leased_until: As for `LaneSender`.
 
     Attributes:
         lane: What is copied.
         figures: What was done.
     """
 
-    def __init__(self, lane: Lane, state: StateLog, pool: SourcePool, settings: LaneSettings) -> None:
+    def __init__(
+        self, lane: Lane, state: StateLog, pool: SourcePool, settings: LaneSettings, leased_until: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self._leased_until = leased_until
         self.lane = lane
         self.figures = LaneFigures()
         self._state = state
@@ -552,6 +556,7 @@ class LaneCopier:
             self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
             transactional_id=None if self._transactions is None else self._transactions.id, follows_others=True,
             forgotten_after_ms=_NEVER_MS if self._transactions is not None else settings.forgotten_after_ms,
+            leased_until=self._leased_until,
         )  # fmt: skip
 
     # -- transactions ----------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ which failure each prevents:
 - The first request after that goes alone, and up to five are under way after its answer had the right offset: a leader
   that has forgotten the id accepts whatever comes, so it stores what follows a batch that it refuses.
 - Nothing is sent unless the end was read, or a request was sent that was answered, on this connection within a minute:
-  a process that slept does not go on with what it knew. Where the leader may have forgotten the producer, only four
-  seconds are allowed: no other process has taken the lane over by then. That is judged again right before each request,
-  as the end of a throttle may have been waited for. The request may then take as long as a call may.
+  a process that slept does not go on with what it knew. That is judged again right before each request, as the end of a
+  throttle may have been waited for. The request may then take as long as a call may.
+- Where the leader may have forgotten the producer, nothing is sent either unless this process is known to own the lane:
+  of two that write, one would repeat what the other has written.
 - The offset of every answer is compared: the last batch once more gets an answer without any error.
 - After any error and any lost connection the end is read again: only that says what was stored.
 - One request is under way at a time where times of records may make the leader forget the id: it goes by these.
@@ -82,9 +83,8 @@ from zkconsumer_error import ErrorCode
 MOST_UNDER_WAY: Final = 5
 """So many batches of a producer a broker remembers."""
 FRESH_S: Final = 60.0
-UNGUARDED_FRESH_S: Final = 4.0
-"""A process that is frozen for longer may have lost its lanes to others: sessions of the mirror's group take six
-seconds, and the last heartbeat was sent up to one and a half seconds before."""
+LEASE_WAIT_S: Final = 0.2
+"""How long a lane waits that may belong to another process now."""
 FORGOTTEN_AFTER_MS: Final = 86_400_000 - 3_600_000
 """A day, which is `producer.id.expiration.ms` by default, less an hour."""
 REFUSED_S: Final = 15.0
@@ -353,7 +353,7 @@ class LaneMachine:
         actions: list[Action] = []
         while self._under_way < min(len(self._held), self._most_under_way()):
             if not self.may_send(self._now):
-                return actions if self._under_way else self._read()
+                return actions if self._under_way else self._read_again()
             batch = self._held[self._under_way]
             batch.sent_at = self._now.boot_s
             self._under_way += 1
@@ -363,7 +363,13 @@ class LaneMachine:
 
     def may_send(self, now: Moment) -> bool:
         """Return whether what is known of the end of the log is young enough to send something upon it."""
-        return now.boot_s - self._fresh_at <= (FRESH_S if self.is_guarded else UNGUARDED_FRESH_S)
+        return now.boot_s - self._fresh_at <= FRESH_S and (self.is_guarded or now.boot_s < now.leased_until_s)
+
+    def _read_again(self) -> list[Action]:
+        """Read the end once more, after a wait if the lane may belong to another process."""
+        if self.is_guarded or self._now.boot_s < self._now.leased_until_s:
+            return self._read()
+        return self._read(LEASE_WAIT_S, "another process of the mirror may have the lane now")
 
     def _send_put_off(self, event: PutOff) -> list[Action]:
         """Take back what is said to be under way from an offset on, and send it later."""
