@@ -52,7 +52,7 @@ from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
 from zkconsumer.mirror.offset_filler import OffsetFiller
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
-from zkconsumer.mirror.run_tails import described_tail, tail_start
+from zkconsumer.mirror.run_tails import changes, described_tail, tail_start
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -612,13 +612,7 @@ class LaneCopier:
         found = tail.runs
         if producer is not None:
             found[-1] = found[-1]._replace(producer=producer, first_sequence=0, cause=RunCause.ABORTED)
-        known = [run._replace(number=0) for run in runs.runs[first:]]
-        same = next((i for i, pair in enumerate(zip(known, found, strict=False)) if not _is_alike(*pair)), None)
-        kept = min(len(known), len(found) - 1) if same is None else min(same, len(found) - 1)
-        if kept < len(known) and known[kept].target_first < found[kept].target_first:
-            kept -= 1  # so that the wrong one is replaced
-        new = [run._replace(number=runs.number + 1 + index) for index, run in enumerate(found[kept:])]
-        written = self._state.write(new, WAIT_S, self._stopping)
+        written = self._state.write(changes(runs, first, found), WAIT_S, self._stopping)
         self._runs = self._state.map_of(self.lane)
         return written
 
@@ -708,8 +702,3 @@ def _without_hole(found: Sequence[CopiedBatch], position: int) -> Sequence[Copie
             return found[:index]
         position += piece.records
     return found
-
-
-def _is_alike(known: RunRecord, found: RunRecord) -> bool:
-    """Return whether two runs map the same offsets, whatever their causes."""
-    return known._replace(cause=found.cause, lost_first=found.lost_first) == found

@@ -221,10 +221,12 @@ class LaneMap:
         """Take a record, in the order of the state topic; return whether it counts."""
         if record.number != self.number + 1:
             return False
-        self.number = record.number
+        self.number, gap = record.number, record.gap
         while self.runs and self.runs[-1].target_first >= record.target_first:
-            self.runs.pop()
-        self.runs.append(record)
+            replaced = self.runs.pop()
+            if replaced.target_first == record.target_first:  # what is before it is still no record
+                gap = gap or replaced.gap
+        self.runs.append(record._replace(gap=gap))
         return True
 
     def copy(self) -> LaneMap:

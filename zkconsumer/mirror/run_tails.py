@@ -21,8 +21,6 @@ from zkconsumer.mirror.lane_events import SEQUENCES
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 
 _IS_CONTROL: Final = 32
-_STARTS: Final = frozenset((RunCause.START, RunCause.MARKER, RunCause.ABORTED, RunCause.FORGOTTEN))
-"""Causes of runs before which no transaction is open."""
 
 
 class DescribedTail(NamedTuple):
@@ -59,11 +57,17 @@ def tail_start(runs: LaneMap, end: int) -> int | None:
 
     It is the start of the last transaction whose marker is known to be there, or the one before.
     """
-    starts = [index for index, run in enumerate(runs.runs) if run.cause in _STARTS and run.target_first <= end]
+    starts = [index for index, run in enumerate(runs.runs) if run.target_first <= end and _is_start(runs, index)]
     if not starts:
         return None
-    is_doubtful = len(starts) > 1 and runs.runs[starts[-1]].cause is RunCause.MARKER
+    is_doubtful = len(starts) > 1 and runs.runs[starts[-1]].gap > 0
     return starts[-2] if is_doubtful else starts[-1]
+
+
+def _is_start(runs: LaneMap, index: int) -> bool:
+    """Return whether no transaction was open before a run."""
+    run = runs.runs[index]
+    return not index or run.gap > 0 or run.producer != runs.runs[index - 1].producer
 
 
 def described_tail(
@@ -106,6 +110,26 @@ def described_tail(
     if stretches[-1].end != end:
         stretches.append(_Stretch(end, count, end, cause))
     return DescribedTail(list(_runs_of(known, stretches, end)), is_aborted)
+
+
+def changes(runs: LaneMap, first: int, found: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return what is stored so that a lane has these runs from an index on: at least the last one, once more.
+
+    Each one replaces those at or after its start, so the one before the first that differs is stored again, too.
+    """
+    known = runs.runs[first:]
+    alike = 0
+    while alike < min(len(known), len(found)) and _is_alike(known[alike], found[alike]):
+        alike += 1
+    kept = min(alike, len(found) - 1)
+    if alike < len(known) and kept == alike:
+        kept = max(0, kept - 1)
+    return [run._replace(number=runs.number + 1 + index) for index, run in enumerate(found[kept:])]
+
+
+def _is_alike(known: RunRecord, found: RunRecord) -> bool:
+    """Return whether two runs map the same offsets, whatever their causes."""
+    return known._replace(cause=found.cause, lost_first=found.lost_first, number=0) == found
 
 
 def _first_of(stretches: Sequence[_Stretch], count: int) -> int:

@@ -91,7 +91,7 @@ class StateLog:
             self.refresh()
         with self._lock:
             found = self._maps.get(records[0].lane)
-            return found is not None and found.runs[-1:] == [records[-1]]
+            return found is not None and found.runs[-1]._replace(gap=0) == records[-1]._replace(gap=0)
 
     def _store(self, records: Sequence[RunRecord]) -> int:
         writer = uuid.uuid4().hex[:12]
