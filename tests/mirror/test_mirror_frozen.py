@@ -85,7 +85,7 @@ def test_a_process_that_was_frozen_writes_nothing_again(
         wait_until(lambda: target.leader(topic, 0) is not None, WAIT_S, "a leader")
         for partition in range(PARTITIONS):
             expected = [b"record %d" % number for number in range(partition, PARTITIONS * PER_PARTITION, PARTITIONS)]
-            assert values(target, topic, partition) == expected
+            assert values(target, topic, partition, has_markers=pins) == expected
         audited = run_command(command(settings, verb="audit"))
         assert (audited.returncode, audited.stderr) == (0, ""), audited.stdout
         print(f"{PARTITIONS * PER_PARTITION} records, each once and in order; frozen {freezes} times")
