@@ -29,7 +29,7 @@ from zkconsumer.mirror.lane_runs import RunCause, RunRecord
 from zkconsumer.mirror.lane_transactions import LaneTransactions
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.reports import audit, mirror_status
-from zkconsumer.mirror.sides import MirrorSettings
+from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -129,7 +129,7 @@ def test_a_transaction_that_the_coordinator_has_aborted_is_copied_again(
         send(source, topic, numbered(100, 150))
         with running(settings_of(topic, source, target, topic, pins_producers=True)):
             wait_until(lambda: end_of(target, topic) >= 151, WAIT_S, "records of an open transaction")
-    _forget_timeout(settings, target, topic)
+    take_epoch(settings, target, topic)
     Mirror(settings).run()
     expected = numbered(0, 150)
     assert found_by_readers(target, topic, "read_committed") == expected
@@ -137,16 +137,37 @@ def test_a_transaction_that_the_coordinator_has_aborted_is_copied_again(
     assert (audited.records, audited.different) == (150, 0)
 
 
-def _forget_timeout(settings: MirrorSettings, target: KafkaCluster, topic: str) -> None:
-    """Have the coordinator abort what is open, as it does when a transaction takes too long."""
+def take_epoch(settings: MirrorSettings, target: KafkaCluster, topic: str, *, aborts: bool = True) -> None:
+    """Take the next epoch, which aborts what is open, as a coordinator does when a transaction takes too long."""
     with ExitStack() as stack:
-        from simpleconsumer.types import TopicPartition
-        from zkconsumer.mirror.sides import Both
-
         both = Both(settings, stack)
         lane = runs_of(settings)[0].lane
-        name = TopicPartition(topic, 0)
-        with LaneTransactions(name, settings.transactional_id(lane), both.target) as transactions:
+        with LaneTransactions(lane.target, settings.transactional_id(lane), both.target) as transactions:
             before = transactions.end()
             transactions.new_producer()
-            wait_until(lambda: transactions.end() > before, WAIT_S, "the marker of the abort")
+            if aborts:
+                wait_until(lambda: transactions.end() > before, WAIT_S, "the marker of the abort")
+
+
+def test_a_process_that_was_killed_after_it_had_a_new_epoch_is_followed_by_one_with_the_next(
+    source: KafkaCluster, target: KafkaCluster
+) -> None:
+    topic = f"pinned-epoch-{target.version}"
+    source.create_topic(topic)
+    settings = settings_of(topic, source, target, topic, until_end=True, pins_producers=True)
+    send(source, topic, numbered(0, 100))
+    Mirror(settings).run()
+    before = runs_of(settings)[-1].producer
+    for first in (100, 150):
+        with running(settings_of(topic, source, target, topic, pins_producers=True)) as mirror:
+            send(source, topic, numbered(first, first + 20))
+            wait_until(lambda: end_of(target, topic) > first, WAIT_S, "an open transaction", state=mirror.figures)  # noqa: B023
+            take_epoch(settings, target, topic)
+            send(source, topic, numbered(first + 20, first + 50))
+            wait_until(lambda: mirror_status(settings)[0].lag == 0, WAIT_S, "the others", state=mirror.figures)
+    take_epoch(settings, target, topic, aborts=False)
+    Mirror(settings).run()
+    assert found_by_readers(target, topic, "read_committed") == numbered(0, 200)
+    assert runs_of(settings)[-1].producer != before
+    [audited] = audit(settings)
+    assert (audited.records, audited.different) == (200, 0)

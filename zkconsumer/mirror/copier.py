@@ -38,6 +38,7 @@ from zkconsumer.mirror.errors import (
     BelowRun,
     LaneClosed,
     LaneStuck,
+    LaterEpoch,
     MirrorError,
     MirrorRefused,
     Misplaced,
@@ -240,6 +241,8 @@ class LaneCopier:
         self._source.stop()
         try:
             if self._is_mended(error):
+                if failures > 1:  # what was mended did not help; maybe others have to notice something first
+                    self._stopping.wait(_BACKOFF.wait_s(failures - 2))
                 return
         except Exception as later:  # noqa: BLE001 - judged like the first one
             fault = later
@@ -261,7 +264,7 @@ class LaneCopier:
         """Store the run with which the lane goes on, where one helps; return whether it does."""
         is_refused = isinstance(error, BatchRefused) and error.code in LOST_CODES
         if self._transactions is not None and (is_refused or isinstance(error, _OF_TRANSACTIONS)):
-            return self._take_over(needs_epoch=isinstance(error, (TransactionLost, NumberRefused)))
+            return self._take_over(needs_epoch=isinstance(error, (TransactionLost, NumberRefused, LaterEpoch)))
         if isinstance(error, (NumberRefused, BelowRun)):
             return self._renumber(error)
         if isinstance(error, SourceLost):
@@ -594,8 +597,9 @@ class LaneCopier:
         if tx is None:
             return True
         tx.is_open = False
+        known = self._runs.runs[-1].producer
         runs = self._read_runs()
-        producer = tx.new_producer() if needs_epoch else None
+        producer = tx.new_producer() if needs_epoch and runs.runs[-1].producer == known else None
         end = tx.end()
         last = runs.runs[-1]
         if producer is None and last.cause is RunCause.MARKER and last.target_first - 1 == end:

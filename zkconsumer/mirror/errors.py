@@ -3,7 +3,8 @@
 ZkConsumerError
 └── LaneError
     ├── LaneStopped          the lane sends nothing more
-    │   ├── AnotherWriter    somebody else has written to the partition, or has taken the producer id over
+    │   ├── AnotherWriter    somebody else has written to the partition
+    │   │   └── LaterEpoch   the producer id is used in a later epoch
     │   ├── Misplaced        the broker has acknowledged batches at other offsets than their own
     │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
     │   ├── BatchRefused     the broker refuses a batch for good
@@ -53,7 +54,7 @@ class LaneStopped(LaneError):
 
 
 class AnotherWriter(LaneStopped):
-    """Somebody else has written to the partition, or has taken the producer id over.
+    """Somebody else has written to the partition.
 
     Attributes:
         expected: What the lane had to find, a clause.
@@ -67,6 +68,10 @@ class AnotherWriter(LaneStopped):
 
     def __str__(self) -> str:
         return f"{self.place}: another writer: expected {self.expected}, found {self.found}"
+
+
+class LaterEpoch(AnotherWriter):
+    """The producer id of the lane is used in a later epoch."""
 
 
 class MisplacedBatch(NamedTuple):

@@ -53,6 +53,7 @@ from zkconsumer.mirror.errors import (
     BatchRefused,
     BelowRun,
     LaneStopped,
+    LaterEpoch,
     Misplaced,
     MisplacedBatch,
     NumberRefused,
@@ -282,7 +283,7 @@ class LaneMachine:
         producer, known, tail = run.producer, event.known, event.tail
         if known is not None and known.epoch > producer.epoch:
             expected = f"producer {producer.producer_id} in epoch {producer.epoch}"
-            return AnotherWriter(self._name, expected, f"it in epoch {known.epoch}")
+            return LaterEpoch(self._name, expected, f"it in epoch {known.epoch}")
         if end > run.first_offset and tail is not None:
             expected_tail = (producer, run.sequence_at(end - 1), end - 1)
             if (tail.producer, tail.last_sequence, tail.last_offset) != expected_tail:
@@ -415,7 +416,7 @@ class LaneMachine:
         self._fault, self._must_find_leader = None, False
         if code in _FENCED_CODES:
             expected = f"producer {producer.producer_id} in epoch {producer.epoch}"
-            self._fault = AnotherWriter(self._name, expected, f"a later epoch (code {code})")
+            self._fault = LaterEpoch(self._name, expected, f"a later epoch (code {code})")
         elif code in _NUMBER_CODES:
             self._refusal = self._counted(self._refusal, batch, code)
         elif code in KAFKA011.not_leader_codes:

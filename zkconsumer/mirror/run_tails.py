@@ -60,8 +60,10 @@ def tail_start(runs: LaneMap, end: int) -> int | None:
     starts = [index for index, run in enumerate(runs.runs) if run.target_first <= end and _is_start(runs, index)]
     if not starts:
         return None
-    is_doubtful = len(starts) > 1 and runs.runs[starts[-1]].gap > 0
-    return starts[-2] if is_doubtful else starts[-1]
+    last = starts[-1]
+    # The run of a marker is stored before it; that of a new epoch afterwards.
+    is_doubtful = len(starts) > 1 and runs.runs[last].producer == runs.runs[last - 1].producer
+    return starts[-2] if is_doubtful else last
 
 
 def _is_start(runs: LaneMap, index: int) -> bool:
