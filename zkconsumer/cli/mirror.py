@@ -81,7 +81,10 @@ def _sides(command: Command) -> Command:
         ):
             command = click.option(f"--{side}-{option}", metavar=metavar, help=f"{meaning}: {text}.")(command)
         command = click.option(f"--{side}", metavar="PROFILE", help=f"{meaning}: a profile.")(command)
-    command = click.option("--from-zookeeper", metavar="HOSTS", help="The source: host:port,host:port/chroot.")(command)
+    for side, text in (("to", "The target, of Kafka 0.8 to 0.10"), ("from", "The source")):
+        command = click.option(f"--{side}-zookeeper", metavar="HOSTS", help=f"{text}: host:port,host:port/chroot.")(
+            command
+        )
     return click.option("--name", default="mirror", metavar="NAME", help="Name of the mirror. [mirror]")(command)
 
 
@@ -231,22 +234,25 @@ def _settings(
     on_data_loss: str = "fail",
     timestamps: str = "source",
     from_zookeeper: str | None = None,
+    to_zookeeper: str | None = None,
     **options: Any,
 ) -> MirrorSettings:
     from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 
     zookeeper, source = _side("from", from_zookeeper, options)
-    _, target = _side("to", None, options)
+    target_zookeeper, target = _side("to", to_zookeeper, options)
+    if "bootstrap.servers" in target:  # a profile may name both
+        target_zookeeper = to_zookeeper
     if zookeeper is None and "bootstrap.servers" not in source:
         raise click.UsageError(
             "Nothing names the source: give --from, --from-zookeeper, --from-brokers or --from-config."
         )
-    if "bootstrap.servers" not in target:
-        raise click.UsageError("Nothing names brokers of the target: give --to-brokers, or --to or --to-config with "
-                               "bootstrap.servers.")  # fmt: skip
+    if target_zookeeper is None and "bootstrap.servers" not in target:
+        raise click.UsageError("Nothing names the target: give --to-brokers, for Kafka 0.8 to 0.10 --to-zookeeper, or "
+                               "--to or --to-config.")  # fmt: skip
     rules = TopicRules(prefix, named_values(renames), replication_factor, named_values(settings))
     return MirrorSettings(
-        name, target, source, zookeeper, rules=rules, skips_losses=on_data_loss == "skip",
+        name, target, source, zookeeper, target_zookeeper, rules=rules, skips_losses=on_data_loss == "skip",
         sets_times=timestamps == "target", **options,
     )  # fmt: skip
 

@@ -26,15 +26,17 @@ from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.dialect import BatchNotWhole
 from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError, VersionNotServed
-from simpleconsumer.types import ProducerId
+from simpleconsumer.types import NO_ID, ProducerId
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.errors import PartitionStopped, ReadFailed
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
+from zkconsumer.mirror.compared_tail import compare_tail
 from zkconsumer.mirror.errors import (
     AnotherWriter,
     BelowRun,
+    HeadersRefused,
     LaneClosed,
     LaneStuck,
     MirrorError,
@@ -47,6 +49,7 @@ from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
+from zkconsumer.mirror.plain_sender import PlainSender
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -80,6 +83,7 @@ class LaneSettings:
         incarnations: Topic of the source -> which topic of this name it is.
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
+        has_numbers: Whether the target keeps sequence numbers, as Kafka 0.11 and later do.
         compacted: Topics of the source that are compacted.
         take_bytes: Waits until so many bytes may be copied, as the rate is limited; ends when the event is set.
     """
@@ -94,6 +98,7 @@ class LaneSettings:
     compacted: Collection[str]
     take_bytes: Callable[[int, threading.Event], None]
     settle_s: float = SETTLE_S
+    has_numbers: bool = True
 
 
 @dataclass
@@ -147,7 +152,7 @@ class LaneCopier:
         self._settings = settings
         self._source = LaneSource(pool, lane.source)
         self._stopping = threading.Event()
-        self._sender: LaneSender | None = None
+        self._sender: LaneSender | PlainSender | None = None
         self._runs = LaneMap(lane)
         self._settled_at = 0.0
         self._saw_transactions = False
@@ -238,6 +243,9 @@ class LaneCopier:
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
         last = self._runs.runs[-1]
+        if self._settings.has_numbers and last.producer == NO_ID:  # the target's brokers were upgraded
+            self._begin_numbers()
+            return
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
@@ -252,7 +260,7 @@ class LaneCopier:
                 self._sender = None
                 self._source.stop()
 
-    def _follow(self, sender: LaneSender, target: int) -> None:
+    def _follow(self, sender: LaneSender | PlainSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
         run = self._runs.at(target)
         if run is None:
@@ -261,7 +269,10 @@ class LaneCopier:
         self._lost_at = target
         position = run.source_at(target)
         self._check_incarnation(position)
-        compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+        if self._settings.has_numbers:
+            compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+        else:
+            compare_tail(self._settings.source, self._settings.target, self._runs, target, self._stopping)
         self._source.start(position)
         self._saw_transactions = False
         self.figures.position = position
@@ -290,7 +301,7 @@ class LaneCopier:
             position = max(position, chunk.next_offset)
             self._source.done(chunk)
 
-    def _note(self, sender: LaneSender, position: int | None) -> None:
+    def _note(self, sender: LaneSender | PlainSender, position: int | None) -> None:
         """Take note of how far the lane is.
 
         Args:
@@ -306,17 +317,17 @@ class LaneCopier:
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
 
-    def _send_chunk(self, sender: LaneSender, chunk: Chunk, target: int, position: int) -> int | None:
+    def _send_chunk(self, sender: LaneSender | PlainSender, chunk: Chunk, target: int, position: int) -> int | None:
         """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
+        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic)
         found: list[CopiedBatch] = []
-        error: MessageError | BrokenFraming | None = None
+        error: MessageError | BrokenFraming | HeadersRefused | None = None
         try:
             found.extend(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
-        except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
+        except (MessageError, BrokenFraming, HeadersRefused) as fault:  # after what comes before it was copied
             error = fault
         if found and not self._declare(found, target):
             return None
@@ -324,7 +335,7 @@ class LaneCopier:
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None
-            if not sender.send(piece.data, self.lane.source, target, WAIT_S):
+            if not self._is_taken(sender, piece, target):
                 return None
             target += piece.records
             self._count(piece)
@@ -332,6 +343,11 @@ class LaneCopier:
             sender.flush(WAIT_S)
             raise error
         return target
+
+    def _is_taken(self, sender: LaneSender | PlainSender, piece: CopiedBatch, target: int) -> bool:
+        if isinstance(sender, PlainSender):
+            return sender.send(piece.data, piece.records, target, WAIT_S)
+        return sender.send(piece.data, self.lane.source, target, WAIT_S)
 
     def _count(self, piece: CopiedBatch) -> None:
         figures = self.figures
@@ -432,8 +448,23 @@ class LaneCopier:
                               run.incarnation))  # fmt: skip
         return True
 
-    def _new_sender(self, last: RunRecord) -> LaneSender:
+    def _begin_numbers(self) -> None:
+        """Store the run with which the lane goes on under a producer id: the target had none when it was begun."""
+        found = self._settings.target.cluster.log_ends([self.lane.target], [LATEST])[self.lane.target]
+        if isinstance(found, str):
+            raise LaneStuck(self.lane.target, 0.0, found)
+        end = int(found[0] or 0)
+        run = self._runs.at(end)
+        if run is None:
+            raise BelowRun(self.lane.target, self._runs.runs[0].target_first, end)
+        compare_tail(self._settings.source, self._settings.target, self._runs, end, self._stopping)
+        self._write(RunRecord(self.lane, self._runs.number + 1, self._settings.new_producer_id(), 0,
+                              run.source_at(end), end, RunCause.FORGOTTEN, run.incarnation))  # fmt: skip
+
+    def _new_sender(self, last: RunRecord) -> LaneSender | PlainSender:
         settings = self._settings
+        if not settings.has_numbers:
+            return PlainSender(self.lane.target, settings.target.cluster.leaders, settings.target.connect)
         return LaneSender(
             self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
             follows_others=True, forgotten_after_ms=settings.forgotten_after_ms,

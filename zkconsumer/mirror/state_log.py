@@ -13,19 +13,22 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from simpleconsumer.dialect import encode_producer_batch
+from simpleconsumer.dialect import RECORD_BATCH, encode_producer_batch
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
+from zkconsumer.mirror.pieces import message_set
 from zkconsumer.topic_reader.start_at import StartAt
 from zkconsumer.topic_reader.topic_reader import read_topic
 from zkconsumer_error import ErrorCode
 
 _ALL_REPLICAS: Final = -1
 _RETRY_S: Final = 0.2
+_NOT_KNOWN: Final = -1
+"""What brokers before 0.10 answer is not believed: those of 0.8.0 and 0.8.1 answer wrong offsets."""
 
 
 class StateLog:
@@ -104,12 +107,16 @@ class StateLog:
         now_ms = int(time.time() * 1000)
         writer = uuid.uuid4().hex[:12]
         rows = [(*record.encoded(writer), (), now_ms) for record in records]
-        batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
         with self._target.connect(leader) as client:
+            magic = client.dialect.newest_magic(client.served_versions()) or 0
+            if magic == RECORD_BATCH:
+                batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
+            else:
+                batch = message_set(rows, "none", magic)
             [answer] = client.produce_sets({self._name: batch}, acks=_ALL_REPLICAS)
         if answer.error_code:
             raise BrokerError(answer.error_code, *self._name)
-        return answer.base_offset
+        return answer.base_offset if magic else _NOT_KNOWN
 
     def _take(self, message: Message) -> None:
         record = _record(message)

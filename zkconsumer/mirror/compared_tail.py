@@ -1,0 +1,170 @@
+"""Compares the last records of a target without sequence numbers with the source, and names what does not belong there.
+
+The position of a lane follows from the end of the target's log. A broker that stored a request late, after it was sent
+again, or somebody else who writes there, moves that end: the last records are then not those of the source. So as many
+are compared as the last two requests can have. If all of them are equal, the copy is right, whoever has written them.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import BrokerError
+from simpleconsumer.types import FetchRequest, TopicPartition
+from zkconsumer.mirror.compared_records import Side, hash_of
+from zkconsumer.mirror.errors import AnotherWriter, LaneStuck, RepeatedRequest
+from zkconsumer.mirror.lane_runs import LaneMap, RunRecord
+from zkconsumer_error import ErrorCode
+
+_WINDOWS: Final = (16, 128, 1_024, 8_192)
+"""So many records are compared, in the first of these that has the last two requests."""
+_ENOUGH_BYTES: Final = 1 << 20
+_FETCH_BYTES: Final = 1 << 20
+_LARGEST_BYTES: Final = 1 << 30
+_SOURCE_S: Final = 15.0
+"""How long a source whose log ends too early is waited for: a new leader says less for a moment."""
+_AGAIN_S: Final = 0.5
+
+
+def compare_tail(source: Side, target: Side, runs: LaneMap, end: int, stopping: threading.Event) -> None:
+    """Compare the last records of the target with those of the source from which they were copied.
+
+    Records that are not in the source any more prove nothing.
+
+    Args:
+        source, target: The two clusters.
+        runs: Of the lane.
+        end: Where the target's log ends.
+        stopping: Ends a wait for the source.
+
+    Raises:
+        RepeatedRequest: The last records are there twice.
+        AnotherWriter: They are not those of the source.
+        LaneStuck: A log has no leader now.
+        BrokerError, SimpleConsumerError, MessageError: A record cannot be read.
+    """
+    run = runs.at(end - 1)
+    if run is None:
+        return
+    lane = runs.lane
+    copied: Mapping[int, bytes] = {}
+    for window in _WINDOWS:
+        first = max(run.target_first, end - window)
+        copied, size_bytes = hashes_between(target, lane.target, first, end)
+        if size_bytes >= _ENOUGH_BYTES or first == run.target_first:
+            break
+    if not copied:
+        return
+    start, first = _start(source, lane.source), min(copied)
+    if run.source_at(end - 1) < start:
+        return
+    _wait_for(source, lane.source, run.source_at(end), stopping)
+    origins, _ = hashes_between(source, lane.source, max(start, run.source_at(first)), run.source_at(end))
+    source_end = _end(source, lane.source)
+    wrong = first_difference(copied, origins, run, source_end)
+    if wrong is not None:
+        raise what_is_wrong(lane.target, lane.source, copied, run.source_at(wrong), wrong, end)
+
+
+def first_difference(
+    copied: Mapping[int, bytes], origins: Mapping[int, bytes], run: RunRecord, source_end: int
+) -> int | None:
+    """Return the first offset of the target at which another record is than in the source; None if all are equal.
+
+    Args:
+        copied: Offset of the target -> hash of its record.
+        origins: Offset of the source -> hash of its record; those that were deleted are left out.
+        run: To which the offsets of the target belong.
+        source_end: Where the source's log ends.
+    """
+    for offset in sorted(copied):
+        at = run.source_at(offset)
+        if at >= source_end or origins.get(at, copied[offset]) != copied[offset]:
+            return offset
+    return None
+
+
+def what_is_wrong(
+    target: TopicPartition, source: TopicPartition, copied: Mapping[int, bytes], source_offset: int, wrong: int,
+    end: int,
+) -> RepeatedRequest | AnotherWriter:  # fmt: skip
+    """Return what the records from an offset on are: those before them once more, or those of somebody else.
+
+    Args:
+        target, source: The partitions.
+        copied: Offset of the target -> hash of its record, up to its end.
+        source_offset: The offset of the source that belongs to `wrong`.
+        wrong: The first offset of the target with another record.
+        end: Where the target's log ends.
+    """
+    tail = [copied.get(offset) for offset in range(wrong, end)]
+    for shift in range(1, wrong - min(copied) + 1):
+        if tail == [copied.get(offset - shift) for offset in range(wrong, end)]:
+            return RepeatedRequest(target, wrong, end, wrong - shift)
+    return AnotherWriter(
+        target, f"at offset {wrong} the record at offset {source_offset} of {source.topic}/{source.partition}",
+        "another record: somebody else has written to the target, or the source was cut off",
+    )  # fmt: skip
+
+
+def hashes_between(side: Side, name: TopicPartition, first: int, end: int) -> tuple[dict[int, bytes], int]:
+    """Return the hashes of the records from an offset up to another one, by offset, and the bytes that were fetched.
+
+    Offsets that hold no record, or none any more, are left out.
+    """
+    leader = side.cluster.leaders([name]).get(name)
+    if leader is None:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
+    dialect = dialect_of(leader)
+    found: dict[int, bytes] = {}
+    size_bytes, fetched_bytes = _FETCH_BYTES, 0
+    with side.connect(leader) as client:
+        while first < end and size_bytes <= _LARGEST_BYTES:
+            [answer] = client.multifetch([FetchRequest(*name, first, size_bytes)], 0, 1)
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                break
+            if answer.error_code:
+                raise BrokerError(answer.error_code, *name)
+            data = answer.message_set
+            _, next_offset, _ = dialect.set_end(data, first)
+            if next_offset is None:
+                if len(data) < size_bytes:
+                    break
+                size_bytes *= 8
+                continue
+            for message in dialect.decode_messages(data, *name, first):
+                if message.offset < end:
+                    found[message.offset] = hash_of(message)
+            fetched_bytes += len(data)
+            first = next_offset
+    return found, fetched_bytes
+
+
+def _wait_for(source: Side, name: TopicPartition, wanted: int, stopping: threading.Event) -> None:
+    """Wait until a log ends at an offset or later, for some seconds: new leaders say less at first."""
+    deadline = time.monotonic() + _SOURCE_S
+    while _end(source, name) < wanted and time.monotonic() < deadline:
+        if stopping.wait(_AGAIN_S):
+            return
+
+
+def _start(side: Side, name: TopicPartition) -> int:
+    return _bound(side, name, EARLIEST)
+
+
+def _end(side: Side, name: TopicPartition) -> int:
+    return _bound(side, name, LATEST)
+
+
+def _bound(side: Side, name: TopicPartition, which: int) -> int:
+    found = side.cluster.log_ends([name], [which])[name]
+    if isinstance(found, str):
+        raise LaneStuck(name, 0.0, found)
+    return int(found[0] or 0)
