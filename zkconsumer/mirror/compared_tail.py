@@ -70,7 +70,7 @@ def compare_tail(source: Side, target: Side, runs: LaneMap, end: int, stopping: 
     source_end = _end(source, lane.source)
     wrong = first_difference(copied, origins, run, source_end)
     if wrong is not None:
-        raise what_is_wrong(lane.target, lane.source, copied, run.source_at(wrong), wrong, end)
+        raise what_is_wrong(lane.target, lane.source, copied, origins, run, wrong)
 
 
 def first_difference(
@@ -92,24 +92,31 @@ def first_difference(
 
 
 def what_is_wrong(
-    target: TopicPartition, source: TopicPartition, copied: Mapping[int, bytes], source_offset: int, wrong: int,
-    end: int,
+    target: TopicPartition, source: TopicPartition, copied: Mapping[int, bytes], origins: Mapping[int, bytes],
+    run: RunRecord, wrong: int,
 ) -> RepeatedRequest | AnotherWriter:  # fmt: skip
-    """Return what the records from an offset on are: those before them once more, or those of somebody else.
+    """Return what the records from an offset on are: one request once more, or those of somebody else.
 
     Args:
         target, source: The partitions.
         copied: Offset of the target -> hash of its record, up to its end.
-        source_offset: The offset of the source that belongs to `wrong`.
+        origins: Offset of the source -> hash of its record.
+        run: To which the offsets of the target belong.
         wrong: The first offset of the target with another record.
-        end: Where the target's log ends.
     """
+    first, end, goes_on_at = min(copied), max(copied) + 1, run.source_at(wrong)
+    before = [copied.get(offset) for offset in range(first, wrong)]
     tail = [copied.get(offset) for offset in range(wrong, end)]
-    for shift in range(1, wrong - min(copied) + 1):
-        if tail == [copied.get(offset - shift) for offset in range(wrong, end)]:
-            return RepeatedRequest(target, wrong, end, wrong - shift)
+    for at in range(wrong - first):
+        # All that follows may be a part of a request, or a whole one, after which the next one has arrived.
+        for count in {min(len(tail), wrong - first - at), len(before) - at}:
+            rest = tail[count:]
+            if before[at : at + count] == tail[:count] and all(
+                origins.get(goes_on_at + index, each) == each for index, each in enumerate(rest)
+            ):
+                return RepeatedRequest(target, wrong, wrong + count, first + at)
     return AnotherWriter(
-        target, f"at offset {wrong} the record at offset {source_offset} of {source.topic}/{source.partition}",
+        target, f"at offset {wrong} the record at offset {goes_on_at} of {source.topic}/{source.partition}",
         "another record: somebody else has written to the target, or the source was cut off",
     )  # fmt: skip
 

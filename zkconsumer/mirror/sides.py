@@ -6,7 +6,7 @@ Threads: any.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
@@ -133,6 +133,10 @@ class Both:
     def target_brokers(self) -> list[Broker]:
         """Return the brokers of the target; those of 0.8 name none to clients before they have a topic."""
         return (self._old_target or self.target.cluster).brokers()
+
+    def target_partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those of the topics that exist on the target; its ZooKeeper knows them first."""
+        return (self._old_target or self.target.cluster).partitions(topics)
 
     def _refuse_other_target(self) -> None:
         """Raise unless the target is named as its version needs it.

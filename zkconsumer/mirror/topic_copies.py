@@ -115,8 +115,8 @@ class TopicCopies:
 
     def make_state_topic(self) -> None:
         """Make the state topic if there is none."""
-        name, cluster = self._settings.state_topic, self._both.target.cluster
-        found = cluster.partitions([name]).get(name, ())
+        name = self._settings.state_topic
+        found = self._both.target_partitions([name]).get(name, ())
         if not found:
             replication = min(self._settings.rules.replication or 3, len(self._both.target_brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
@@ -125,7 +125,7 @@ class TopicCopies:
                 self._unless_exists(name, lambda: admin.create_topic(
                     name, self._settings.slots, replication, config=config
                 ))  # fmt: skip
-            found = cluster.partitions([name]).get(name, ())
+            found = self._both.target_partitions([name]).get(name, ())
         self.slots = len(found) or self._settings.slots
 
     def names(self) -> list[str]:
@@ -191,7 +191,7 @@ class TopicCopies:
         rules = self._settings.rules
         targets = [rules.name(name) for name in chosen]
         twice = {name for name in targets if targets.count(name) > 1}
-        existing = self._both.target.cluster.partitions(targets)
+        existing = self._both.target_partitions(targets)
         brokers = len(self._both.target_brokers())
         plans = []
         for name in chosen:
@@ -238,7 +238,7 @@ class TopicCopies:
         try:
             make()
         except TopicRefused:
-            if len(self._both.target.cluster.partitions([topic]).get(topic, ())) < partitions:
+            if len(self._both.target_partitions([topic]).get(topic, ())) < partitions:
                 raise
 
     def _admin(self) -> Admin | BrokerAdmin:
