@@ -126,7 +126,7 @@ def test_processes_that_are_killed_again_and_again_copy_each_record_once(
     source, target = kafka_clusters("3.9.2", 1), kafka_clusters(version, 1)
     source.create_topic(topic, partitions=2)
     settings = old(topic, source, target, topic)
-    arguments = command(settings, "--whitelist", topic, "--slots", "4", "--progress", "1")
+    arguments = command(settings, "--whitelist", topic, "--slots", "4", "--rate", "300000")
     sent = 0
     processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
@@ -134,9 +134,8 @@ def test_processes_that_are_killed_again_and_again_copy_each_record_once(
             for partition in (0, 1):
                 send(source, topic, numbered(sent, sent + 2_000, 200), partition)
             sent += 2_000
-            end = end_at(target, topic, round_number % 2)
-            wait_until(lambda end=end, of=round_number % 2: end_at(target, topic, of) > end, WAIT_S, "some records")
             victim = round_number % 2
+            wait_until(lambda at=sent - 2_000, of=victim: end_at(target, topic, of) > at, WAIT_S, "some records")
             processes[victim].send_signal(signal.SIGKILL)
             processes[victim].wait(WAIT_S)
             processes[victim] = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
