@@ -16,10 +16,13 @@ from mirroring import WAIT_S, command, numbered, read, run_command, running, sen
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from zkconsumer import Producer, ProducerConfig
+from zkconsumer.admin import BrokerAdmin
 from zkconsumer.mirror.errors import AnotherWriter, HeadersRefused, MirrorRefused, RepeatedRequest
 from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.reports import audit, mirror_status
 from zkconsumer.mirror.sides import MirrorSettings, TopicRules
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.proxy.kafka_frames import PRODUCE, Exchange, RawReply
@@ -27,7 +30,10 @@ from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
-PAIRS = [("3.9.2", "0.8.2.2"), ("4.3.1", "0.10.2.2"), ("0.8.2.2", "0.9.0.1")]
+SLOW = pytest.mark.slow
+PAIRS = [("3.9.2", "0.8.2.2"), ("4.3.1", "0.10.2.2"), ("0.8.2.2", "0.9.0.1"),
+         *(pytest.param(pair, marks=SLOW) for pair in (("4.3.1", "0.8.1.1"), ("0.11.0.3", "0.10.0.1")))]  # fmt: skip
+TARGETS = ["0.8.2.2", pytest.param("0.10.2.2", marks=SLOW)]
 
 
 @pytest.fixture
@@ -35,14 +41,18 @@ def topic(fresh_topic: Callable[[], str]) -> str:
     return fresh_topic()
 
 
-@pytest.fixture(params=PAIRS, ids="->".join)
+@pytest.fixture(params=PAIRS, ids=lambda pair: "->".join(pair))
 def pair(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> Any:
     return tuple(kafka_clusters(version, 1) for version in request.param)
 
 
-def old(name: str, source: KafkaCluster, target: KafkaCluster, topic: str, **more: Any) -> MirrorSettings:
+def old(name: str, source: Cluster, target: Cluster, topic: str, **more: Any) -> MirrorSettings:
     """A mirror of one topic to a target that is named by its ZooKeeper; sources of Kafka 4 have none."""
-    given = {"by_brokers": source.version.startswith("4."), "target_zookeeper": target.zookeeper_connect, **more}
+    given = {
+        "by_brokers": getattr(source, "version", "").startswith("4."),
+        "target_zookeeper": target.zookeeper_connect,
+        **more,
+    }
     found: MirrorSettings = settings_of(name, source, target, topic, **given)
     return found
 
@@ -119,7 +129,7 @@ def test_transactions_are_copied_once_and_their_markers_and_what_was_aborted_are
 # -- what is killed, and what is not answered --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+@pytest.mark.parametrize("version", TARGETS)
 def test_processes_that_are_killed_again_and_again_copy_each_record_once(
     version: str, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
 ) -> None:
@@ -130,7 +140,7 @@ def test_processes_that_are_killed_again_and_again_copy_each_record_once(
     sent = 0
     processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
-        for round_number in range(6):
+        for round_number in range(4):
             for partition in (0, 1):
                 send(source, topic, numbered(sent, sent + 2_000, 200), partition)
             sent += 2_000
@@ -151,7 +161,7 @@ def test_processes_that_are_killed_again_and_again_copy_each_record_once(
     assert "both sides are equal" in audited.stdout
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+@pytest.mark.parametrize("version", TARGETS)
 def test_brokers_of_the_target_that_are_killed_while_it_copies_cost_no_record_and_repeat_none(
     version: str, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
 ) -> None:
@@ -300,3 +310,73 @@ def test_processes_that_start_together_share_the_slots_and_make_each_topic_once(
     assert [code for _, code in ended] == [0, 0, 0], ended
     for partition in range(4):
         assert values(target, topic, partition) == numbered(0, 50)
+
+
+def test_the_oldest_targets_are_refused(
+    kafka_clusters: Callable[[str, int], KafkaCluster], embedded_clusters: Callable[[int, str], EmbeddedCluster],
+    topic: str,
+) -> None:  # fmt: skip
+    source = kafka_clusters("3.9.2", 1)
+    for target, name in ((kafka_clusters("0.8.0", 1), r"Kafka 0\.8\.0, whose topics have no settings"),
+                         (embedded_clusters(1, "0.7"), r"Kafka 0\.7")):  # fmt: skip
+        with pytest.raises(MirrorRefused, match=name) as found:
+            plan(old(topic, source, target, topic))
+        assert "the oldest targets are of Kafka 0.8.1" in found.value.remedy
+
+
+def test_partitions_that_the_source_gets_are_made_on_the_target_and_copied(
+    kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    source, target = kafka_clusters("3.9.2", 1), kafka_clusters("0.8.2.2", 1)
+    source.create_topic(topic)
+    settings = old(topic, source, target, topic, until_end=True)
+    send(source, topic, numbered(0, 5))
+    Mirror(settings).run()
+    BrokerAdmin(servers_of(source)).grow_topic(topic, 2)
+    send(source, topic, numbered(5, 10), 1)
+    Mirror(settings).run()
+    assert values(target, topic, 1) == numbered(5, 10)
+
+
+def test_a_target_that_was_upgraded_goes_on_with_sequence_numbers(
+    kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    source = kafka_clusters("3.9.2", 1)
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 50))
+    with KafkaCluster("0.10.2.2", 1, settings={"offsets.topic.replication.factor": 1}) as target:
+        Mirror(old(topic, source, target, topic, until_end=True)).run()
+        target.stop(0)
+        target.version = target.brokers[0].version = "0.11.0.3"
+        target.start(0)
+        wait_until(lambda: end_at(target, topic) == 50, WAIT_S, "the broker of 0.11 to have the log")
+        send(source, topic, numbered(50, 90))
+        settings = settings_of(topic, source, target, topic, until_end=True)
+        for end in (90, 120):
+            Mirror(settings).run()
+            assert values(target, topic) == numbered(0, end)
+            send(source, topic, numbered(end, 120))
+        [state] = mirror_status(settings)
+        assert (state.position, state.runs, state.holes) == (120, 2, ())
+
+
+def test_the_commands_name_the_target_by_its_zookeeper_and_say_what_is_promised(
+    kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    source, target = kafka_clusters("3.9.2", 1), kafka_clusters("0.8.2.2", 1)
+    source.create_topic(topic, config={"retention.ms": 3_600_000, "min.compaction.lag.ms": 5})
+    send(source, topic, numbered(0, 30))
+    settings = old(topic, source, target, topic)
+    planned = run_command(command(settings, "--whitelist", topic, verb="plan"))
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "retention.ms=3600000" in planned.stdout
+    assert "min.compaction.lag.ms" not in planned.stdout, "Kafka 0.8 does not know it"
+    ran = run_command(command(settings, "--whitelist", topic, "--until-end"))
+    assert ran.returncode == 0, ran.stderr
+    state = run_command(command(settings, verb="status"))
+    assert state.returncode == 0
+    for each in (planned, state):
+        assert "the target has no sequence numbers" in each.stdout
+    audited = run_command(command(settings, verb="audit"))
+    assert (audited.returncode, "both sides are equal" in audited.stdout) == (0, True)
+    assert values(target, topic) == numbered(0, 30)

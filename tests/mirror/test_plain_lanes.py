@@ -7,11 +7,10 @@ import pytest
 from simpleconsumer.dialect import KAFKA011, KAFKA08, NO_ID, encode_producer_batch
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
-from zkconsumer.mirror.compared_tail import first_difference, what_is_wrong
 from zkconsumer.mirror.errors import AnotherWriter, HeadersRefused, RepeatedRequest
 from zkconsumer.mirror.lane_runs import Lane, RunCause, RunRecord
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, pieces
-from zkconsumer.mirror.plain_end import LogEndWatch
+from zkconsumer.mirror.plain_lane import LogEndWatch, first_difference, what_is_wrong
 
 SOURCE, TARGET = TopicPartition("here", 0), TopicPartition("there", 3)
 RUN = RunRecord(Lane("cluster", SOURCE, TARGET), 1, NO_ID, 0, 100, 0, RunCause.START)

@@ -19,8 +19,9 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import FetchRequest, TopicPartition
 from zkconsumer.mirror.compared_records import Side, hash_of
-from zkconsumer.mirror.errors import AnotherWriter, LaneStuck, RepeatedRequest
-from zkconsumer.mirror.lane_runs import LaneMap, RunRecord
+from zkconsumer.mirror.errors import LaneStuck
+from zkconsumer.mirror.lane_runs import LaneMap
+from zkconsumer.mirror.plain_lane import first_difference, what_is_wrong
 from zkconsumer_error import ErrorCode
 
 _WINDOWS: Final = (16, 128, 1_024, 8_192)
@@ -71,54 +72,6 @@ def compare_tail(source: Side, target: Side, runs: LaneMap, end: int, stopping: 
     wrong = first_difference(copied, origins, run, source_end)
     if wrong is not None:
         raise what_is_wrong(lane.target, lane.source, copied, origins, run, wrong)
-
-
-def first_difference(
-    copied: Mapping[int, bytes], origins: Mapping[int, bytes], run: RunRecord, source_end: int
-) -> int | None:
-    """Return the first offset of the target at which another record is than in the source; None if all are equal.
-
-    Args:
-        copied: Offset of the target -> hash of its record.
-        origins: Offset of the source -> hash of its record; those that were deleted are left out.
-        run: To which the offsets of the target belong.
-        source_end: Where the source's log ends.
-    """
-    for offset in sorted(copied):
-        at = run.source_at(offset)
-        if at >= source_end or origins.get(at, copied[offset]) != copied[offset]:
-            return offset
-    return None
-
-
-def what_is_wrong(
-    target: TopicPartition, source: TopicPartition, copied: Mapping[int, bytes], origins: Mapping[int, bytes],
-    run: RunRecord, wrong: int,
-) -> RepeatedRequest | AnotherWriter:  # fmt: skip
-    """Return what the records from an offset on are: one request once more, or those of somebody else.
-
-    Args:
-        target, source: The partitions.
-        copied: Offset of the target -> hash of its record, up to its end.
-        origins: Offset of the source -> hash of its record.
-        run: To which the offsets of the target belong.
-        wrong: The first offset of the target with another record.
-    """
-    first, end, goes_on_at = min(copied), max(copied) + 1, run.source_at(wrong)
-    before = [copied.get(offset) for offset in range(first, wrong)]
-    tail = [copied.get(offset) for offset in range(wrong, end)]
-    for at in range(wrong - first):
-        # All that follows may be a part of a request, or a whole one, after which the next one has arrived.
-        for count in {min(len(tail), wrong - first - at), len(before) - at}:
-            rest = tail[count:]
-            if before[at : at + count] == tail[:count] and all(
-                origins.get(goes_on_at + index, each) == each for index, each in enumerate(rest)
-            ):
-                return RepeatedRequest(target, wrong, wrong + count, first + at)
-    return AnotherWriter(
-        target, f"at offset {wrong} the record at offset {goes_on_at} of {source.topic}/{source.partition}",
-        "another record: somebody else has written to the target, or the source was cut off",
-    )  # fmt: skip
 
 
 def hashes_between(side: Side, name: TopicPartition, first: int, end: int) -> tuple[dict[int, bytes], int]:

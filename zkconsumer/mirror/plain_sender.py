@@ -34,7 +34,7 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.errors import BatchRefused, LaneClosed, LaneStopped, LaneStuck, MirrorRefused
 from zkconsumer.mirror.lane_sender import Leaders
-from zkconsumer.mirror.plain_end import QUIET_S, LogEndWatch
+from zkconsumer.mirror.plain_lane import QUIET_S, LogEndWatch
 from zkconsumer_error import ErrorCode
 
 FRESH_S: Final = 5.0
