@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoNodeError
 from mirroring import WAIT_S, command, numbered, read, run_command, running, send, servers_of, settings_of, values
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.real
 
 SLOW = pytest.mark.slow
 PAIRS = [("3.9.2", "0.8.2.2"), ("4.3.1", "0.10.2.2"), ("0.8.2.2", "0.9.0.1"),
-         *(pytest.param(pair, marks=SLOW) for pair in (("4.3.1", "0.8.1.1"), ("0.11.0.3", "0.10.0.1")))]  # fmt: skip
+         *(pytest.param(pair, marks=SLOW) for pair in (("4.3.1", "0.8.1.1"), ("1.1.1", "0.10.2.2")))]  # fmt: skip
 TARGETS = ["0.8.2.2", pytest.param("0.10.2.2", marks=SLOW)]
 
 
@@ -208,6 +209,76 @@ def test_requests_whose_answers_are_lost_are_found_in_the_log_and_not_sent_again
                            state=mirror.figures)  # fmt: skip
             assert values(target, topic) == numbered(0, 3_000, 200)
             assert len(lost) == 5
+
+
+@SLOW
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+def test_leaders_and_processes_that_are_frozen_and_go_on_repeat_nothing(
+    version: str, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    source = kafka_clusters("3.9.2", 1)
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 12_000, 200))
+    with KafkaCluster(version, 2, settings={"replica.lag.time.max.ms": 3000}) as target:
+        settings = old(topic, source, target, topic)
+        arguments = command(settings, "--whitelist", topic, "--slots", "1", "--rate", "50000")
+        processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
+        try:
+            for victim in processes * 2:
+                wait_until(lambda: owner(target, topic) is not None, WAIT_S, "an owner of the slot")
+                end = end_at(target, topic)
+                wait_until(lambda end=end: end_at(target, topic) > end, WAIT_S, "a record more")
+                if owner(target, topic) == victim.pid:
+                    victim.send_signal(signal.SIGSTOP)
+                    wait_until(lambda of=victim: owner(target, topic) not in (None, of.pid), WAIT_S, "another owner")
+                    victim.send_signal(signal.SIGCONT)
+                leader = target.leader(topic, 0)
+                target.pause(leader)
+                wait_until(lambda of=leader: target.leader(topic, 0) not in (None, of), WAIT_S, "another leader")
+                target.resume(leader)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait(WAIT_S)
+        Mirror(replace(settings, until_end=True)).run()
+        assert values(target, topic) == numbered(0, 12_000, 200)
+        [found] = audit(settings)
+        assert (found.records, found.different) == (12_000, 0)
+
+
+@SLOW
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+def test_what_an_unclean_election_has_cut_off_on_the_target_is_copied_again(
+    version: str, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    source = kafka_clusters("3.9.2", 1)
+    source.create_topic(topic)
+    cuts = {"unclean.leader.election.enable": True, "replica.lag.time.max.ms": 2000}
+    with KafkaCluster(version, 2, settings=cuts) as target:
+        target.create_topic(topic, assignment={0: [0, 1]})
+        send(source, topic, numbered(0, 100))
+        with running(old(topic, source, target, topic)) as mirror:
+            wait_until(lambda: end_at(target, topic) == 100, WAIT_S, "100 records", state=mirror.figures)
+            target.kill(1)
+            send(source, topic, numbered(100, 200))
+            wait_until(lambda: [each.position for each in mirror.figures().values()] == [200], WAIT_S, "200 records",
+                       state=mirror.figures)  # fmt: skip
+            target.kill(0)
+            target.start(1)
+            wait_until(lambda: target.leader(topic, 0) == 1, WAIT_S, "the stale replica to lead")
+            target.start(0)
+            send(source, topic, numbered(200, 300))
+            wait_until(lambda: end_at(target, topic) >= 300, WAIT_S, "300 records", state=mirror.figures)
+        assert values(target, topic) == numbered(0, 300)
+
+
+def owner(target: KafkaCluster, name: str) -> int | None:
+    """The process that has the only slot of a mirror; None if there is none now."""
+    try:
+        data, _ = target.client.get(f"/zkconsumer/mirrors/{name}/slots/0")
+    except NoNodeError:
+        return None
+    return int(data.decode().split("-")[-2])
 
 
 # -- what is found, and what is refused --------------------------------------------------------------------------------

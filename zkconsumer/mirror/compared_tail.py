@@ -51,24 +51,20 @@ def compare_tail(source: Side, target: Side, runs: LaneMap, end: int, stopping: 
         LaneStuck: A log has no leader now.
         BrokerError, SimpleConsumerError, MessageError: A record cannot be read.
     """
-    run = runs.at(end - 1)
-    if run is None:
+    run, target_start = runs.at(end - 1), _bound(target, runs.lane.target, EARLIEST)
+    if run is None or target_start >= end:
         return
     lane = runs.lane
+    oldest = max(run.target_first, target_start)
     copied: Mapping[int, bytes] = {}
     for window in _WINDOWS:
-        first = max(run.target_first, end - window)
+        first = max(oldest, end - window)
         copied, size_bytes = hashes_between(target, lane.target, first, end)
-        if size_bytes >= _ENOUGH_BYTES or first == run.target_first:
+        if size_bytes >= _ENOUGH_BYTES or first == oldest:
             break
-    if not copied:
-        return
-    start, first = _start(source, lane.source), min(copied)
-    if run.source_at(end - 1) < start:
-        return
-    _wait_for(source, lane.source, run.source_at(end), stopping)
-    origins, _ = hashes_between(source, lane.source, max(start, run.source_at(first)), run.source_at(end))
-    source_end = _end(source, lane.source)
+    source_end = _end_from(source, lane.source, run.source_at(end), stopping)
+    start = max(_bound(source, lane.source, EARLIEST), run.source_at(first))
+    origins, _ = hashes_between(source, lane.source, start, min(run.source_at(end), source_end))
     wrong = first_difference(copied, origins, run, source_end)
     if wrong is not None:
         raise what_is_wrong(lane.target, lane.source, copied, origins, run, wrong)
@@ -78,6 +74,10 @@ def hashes_between(side: Side, name: TopicPartition, first: int, end: int) -> tu
     """Return the hashes of the records from an offset up to another one, by offset, and the bytes that were fetched.
 
     Offsets that hold no record, or none any more, are left out.
+
+    Raises:
+        BrokerError: The partition has no leader now, or it refuses.
+        LaneStuck: The log cannot be read up to its end now.
     """
     leader = side.cluster.leaders([name]).get(name)
     if leader is None:
@@ -86,17 +86,15 @@ def hashes_between(side: Side, name: TopicPartition, first: int, end: int) -> tu
     found: dict[int, bytes] = {}
     size_bytes, fetched_bytes = _FETCH_BYTES, 0
     with side.connect(leader) as client:
-        while first < end and size_bytes <= _LARGEST_BYTES:
+        while first < end:
             [answer] = client.multifetch([FetchRequest(*name, first, size_bytes)], 0, 1)
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                break
             if answer.error_code:
                 raise BrokerError(answer.error_code, *name)
             data = answer.message_set
             _, next_offset, _ = dialect.set_end(data, first)
-            if next_offset is None:
-                if len(data) < size_bytes:
-                    break
+            if next_offset is None or next_offset <= first:
+                if len(data) < size_bytes or size_bytes > _LARGEST_BYTES:
+                    raise LaneStuck(name, 0.0, f"offset {first} cannot be read now, and the log ends at {end} or later")
                 size_bytes *= 8
                 continue
             for message in dialect.decode_messages(data, *name, first):
@@ -107,20 +105,13 @@ def hashes_between(side: Side, name: TopicPartition, first: int, end: int) -> tu
     return found, fetched_bytes
 
 
-def _wait_for(source: Side, name: TopicPartition, wanted: int, stopping: threading.Event) -> None:
-    """Wait until a log ends at an offset or later, for some seconds: new leaders say less at first."""
+def _end_from(source: Side, name: TopicPartition, wanted: int, stopping: threading.Event) -> int:
+    """Return where a log ends, once it reaches an offset, or after some seconds: new leaders say less at first."""
     deadline = time.monotonic() + _SOURCE_S
-    while _end(source, name) < wanted and time.monotonic() < deadline:
-        if stopping.wait(_AGAIN_S):
-            return
-
-
-def _start(side: Side, name: TopicPartition) -> int:
-    return _bound(side, name, EARLIEST)
-
-
-def _end(side: Side, name: TopicPartition) -> int:
-    return _bound(side, name, LATEST)
+    while True:
+        end = _bound(source, name, LATEST)
+        if end >= wanted or time.monotonic() > deadline or stopping.wait(_AGAIN_S):
+            return end
 
 
 def _bound(side: Side, name: TopicPartition, which: int) -> int:
