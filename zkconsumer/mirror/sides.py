@@ -139,7 +139,7 @@ class Both:
         return (self._old_target or self.target.cluster).partitions(topics)
 
     def _refuse_other_target(self) -> None:
-        """Raise unless the target is named as its version needs it.
+        """Raise unless the target is named as its version needs it: each broker of an old one, one of the others.
 
         Raises:
             MirrorRefused: Names a broker.
@@ -156,6 +156,8 @@ class Both:
             if self.has_numbers and not has_numbers:
                 raise MirrorRefused(f"{at} 0.10 or earlier, without sequence numbers",
                                     "name the target by its ZooKeeper: --to-zookeeper")  # fmt: skip
+            if has_numbers:
+                return  # the lanes find each leader that has none
 
     def incarnations(self, topics: Collection[str]) -> dict[str, str]:
         """Return which topic of its name each one is, as far as the source tells."""
