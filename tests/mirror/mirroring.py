@@ -116,8 +116,11 @@ def command(settings: MirrorSettings, *more: str, verb: str = "run") -> list[str
         ["--from-zookeeper", settings.source_zookeeper]
         if settings.source_zookeeper else ["--from-brokers", str(settings.source["bootstrap.servers"])]
     )  # fmt: skip
-    return [sys.executable, "-m", "zkconsumer.cli", "mirror", verb, "--name", settings.name, *source, "--to-brokers",
-            str(settings.target["bootstrap.servers"]), *more]  # fmt: skip
+    target = (
+        ["--to-zookeeper", settings.target_zookeeper]
+        if settings.target_zookeeper else ["--to-brokers", str(settings.target["bootstrap.servers"])]
+    )  # fmt: skip
+    return [sys.executable, "-m", "zkconsumer.cli", "mirror", verb, "--name", settings.name, *source, *target, *more]
 
 
 def run_command(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

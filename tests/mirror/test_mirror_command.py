@@ -30,7 +30,7 @@ def closed_port() -> Iterator[int]:
 def test_both_clusters_have_to_be_named(verb: str) -> None:
     for given, missing in (
         ([], "Nothing names the source"),
-        (["--from-brokers", "a:1"], "Nothing names brokers of the target"),
+        (["--from-brokers", "a:1"], "Nothing names the target"),
     ):
         found = call(verb, *given)
         assert (found.exit_code, missing in found.output) == (2, True), found.output

@@ -30,8 +30,12 @@ What is killed goes on by itself: the position is computed from the end of the t
 several machines to share the work.
 
 \b
-The target needs brokers of Kafka 0.11 or later. Its topics are made with the partitions and settings of the source, and
-grow as the source does; nothing is ever deleted. Ctrl-C and SIGTERM end the copying in order.
+The target has brokers of Kafka 0.11 or later. Targets of Kafka 0.8.1 to 0.10 are named by --to-zookeeper; they have no
+sequence numbers, so one request can be there twice after a broker was frozen: the mirror finds it, and stops there.
+
+\b
+Topics are made with the partitions and settings of the source, and grow as the source does; nothing is ever deleted.
+Ctrl-C and SIGTERM end the copying in order.
 
 \b
 Examples:
@@ -81,7 +85,10 @@ def _sides(command: Command) -> Command:
         ):
             command = click.option(f"--{side}-{option}", metavar=metavar, help=f"{meaning}: {text}.")(command)
         command = click.option(f"--{side}", metavar="PROFILE", help=f"{meaning}: a profile.")(command)
-    command = click.option("--from-zookeeper", metavar="HOSTS", help="The source: host:port,host:port/chroot.")(command)
+    for side, text in (("to", "The target, of Kafka 0.8 to 0.10"), ("from", "The source")):
+        command = click.option(f"--{side}-zookeeper", metavar="HOSTS", help=f"{text}: host:port,host:port/chroot.")(
+            command
+        )
     return click.option("--name", default="mirror", metavar="NAME", help="Name of the mirror. [mirror]")(command)
 
 
@@ -165,7 +172,8 @@ def plan_mirror(as_json: bool, **options: Any) -> None:
     """Print what would be made on the target, and what speaks against it."""
     from zkconsumer.mirror.mirror_process import plan
 
-    plans = plan(_settings(**options))
+    settings = _settings(**options)
+    plans = plan(settings)
     if as_json:
         click.echo(json.dumps({"topics": [each.as_json() for each in plans]}))
     else:
@@ -176,6 +184,7 @@ def plan_mirror(as_json: bool, **options: Any) -> None:
         for each in plans:
             for finding in each.findings:
                 print_problem(finding)
+        _say_what_old_targets_promise(settings)
     if any(each.findings for each in plans):
         raise click.exceptions.Exit(4)
 
@@ -187,7 +196,8 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
     """Print how far each partition is."""
     from zkconsumer.mirror.reports import mirror_status
 
-    states = mirror_status(_settings(**options))
+    settings = _settings(**options)
+    states = mirror_status(settings)
     if as_json:
         click.echo(json.dumps({"partitions": [_state_json(state) for state in states]}))
     else:
@@ -195,6 +205,7 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
                  str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
         headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "RUNS", "HOLES"]
         print_table(headers, rows, right=range(2, 7), marked=[i for i, each in enumerate(states) if each.lag is None])
+        _say_what_old_targets_promise(settings)
     if any(state.lag != 0 for state in states):
         raise click.exceptions.Exit(1)
 
@@ -235,22 +246,25 @@ def _settings(
     on_data_loss: str = "fail",
     timestamps: str = "source",
     from_zookeeper: str | None = None,
+    to_zookeeper: str | None = None,
     **options: Any,
 ) -> MirrorSettings:
     from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 
     zookeeper, source = _side("from", from_zookeeper, options)
-    _, target = _side("to", None, options)
+    target_zookeeper, target = _side("to", to_zookeeper, options)
+    if "bootstrap.servers" in target:  # a profile may name both
+        target_zookeeper = to_zookeeper
     if zookeeper is None and "bootstrap.servers" not in source:
         raise click.UsageError(
             "Nothing names the source: give --from, --from-zookeeper, --from-brokers or --from-config."
         )
-    if "bootstrap.servers" not in target:
-        raise click.UsageError("Nothing names brokers of the target: give --to-brokers, or --to or --to-config with "
-                               "bootstrap.servers.")  # fmt: skip
+    if target_zookeeper is None and "bootstrap.servers" not in target:
+        raise click.UsageError("Nothing names the target: give --to-brokers, for Kafka 0.8 to 0.10 --to-zookeeper, or "
+                               "--to or --to-config.")  # fmt: skip
     rules = TopicRules(prefix, named_values(renames), replication_factor, named_values(settings))
     return MirrorSettings(
-        name, target, source, zookeeper, rules=rules, skips_losses=on_data_loss == "skip",
+        name, target, source, zookeeper, target_zookeeper, rules=rules, skips_losses=on_data_loss == "skip",
         sets_times=timestamps == "target", **options,
     )  # fmt: skip
 
@@ -290,6 +304,12 @@ def _print_figures(running: Mirror, as_json: bool) -> None:
         warn(f"mirror: {lane.place} is stopped: {failure}")
     for trouble in troubles[:3]:
         warn(f"mirror: {trouble}")
+
+
+def _say_what_old_targets_promise(settings: MirrorSettings) -> None:
+    if settings.target_zookeeper is not None:
+        click.echo("the target has no sequence numbers (Kafka before 0.11): a broker that was frozen can store one "
+                   "request twice; the mirror finds it and stops the partition, see docs/MIRROR.md")  # fmt: skip
 
 
 def _lane_cells(lane: Lane) -> list[str]:

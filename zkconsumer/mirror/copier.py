@@ -26,16 +26,18 @@ from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.dialect import BatchNotWhole
 from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError, VersionNotServed
-from simpleconsumer.types import ProducerId, TopicPartition
+from simpleconsumer.types import NO_ID, ProducerId, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.errors import PartitionStopped, ReadFailed
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
+from zkconsumer.mirror.compared_tail import compare_tail
 from zkconsumer.mirror.errors import (
     AnotherWriter,
     BatchRefused,
     BelowRun,
+    HeadersRefused,
     LaneClosed,
     LaneStuck,
     LaterEpoch,
@@ -53,6 +55,7 @@ from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
 from zkconsumer.mirror.offset_filler import OffsetFiller
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
+from zkconsumer.mirror.plain_sender import PlainSender
 from zkconsumer.mirror.run_tails import changes, described_tail, tail_start
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
@@ -103,6 +106,7 @@ class LaneSettings:
         incarnations: Topic of the source -> which topic of this name it is.
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
+        has_numbers: Whether the target keeps sequence numbers, as Kafka 0.11 and later do.
         compacted: Topics of the source that are compacted.
         transactional_id: Returns the one of a lane.
         preserves_offsets: Records get the offsets of the source; otherwise the next ones of the target.
@@ -125,6 +129,7 @@ class LaneSettings:
     pins_producers: bool = False
     cut: Callable[[TopicPartition, int], None] = _cuts_nothing
     settle_s: float = SETTLE_S
+    has_numbers: bool = True
 
 
 @dataclass
@@ -182,7 +187,7 @@ class LaneCopier:
         self._settings = settings
         self._source = LaneSource(pool, lane.source)
         self._stopping = threading.Event()
-        self._sender: LaneSender | None = None
+        self._sender: LaneSender | PlainSender | None = None
         self._runs = LaneMap(lane)
         self._settled_at = 0.0
         self._saw_transactions = False
@@ -290,6 +295,9 @@ class LaneCopier:
         if self._resume is None and not (self._fill_gaps() and self._take_over()):
             return
         last = self._runs.runs[-1]
+        if self._settings.has_numbers and last.producer == NO_ID:  # the target's brokers were upgraded
+            self._begin_numbers()
+            return
         numbering = self._runs.numbering(last)
         with self._new_sender(last) as sender:
             self._sender = sender
@@ -309,7 +317,7 @@ class LaneCopier:
                 if self._resume is None:
                     self._source.stop()
 
-    def _follow(self, sender: LaneSender, target: int) -> None:
+    def _follow(self, sender: LaneSender | PlainSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
         run = self._runs.at(target)
         if run is None:
@@ -321,7 +329,10 @@ class LaneCopier:
         if self._resume is not None and self._resume[0] == target:
             position = self._resume[1]
         else:
-            compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+            if self._settings.has_numbers:
+                compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+            else:
+                compare_tail(self._settings.source, self._settings.target, self._runs, target, self._stopping)
             self._source.start(position)
             self._entries = EntryPieces(skip)
             self.figures.position = position
@@ -366,7 +377,7 @@ class LaneCopier:
                 self._commit(sender, target, position)
                 return
 
-    def _note(self, sender: LaneSender, position: int | None) -> None:
+    def _note(self, sender: LaneSender | PlainSender, position: int | None) -> None:
         """Take note of how far the lane is.
 
         Args:
@@ -382,18 +393,18 @@ class LaneCopier:
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
 
-    def _send_chunk(self, sender: LaneSender, chunk: Chunk, target: int, position: int) -> int | None:
+    def _send_chunk(self, sender: LaneSender | PlainSender, chunk: Chunk, target: int, position: int) -> int | None:
         """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
+        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic)
         found: list[CopiedBatch] = []
-        error: MessageError | BrokenFraming | None = None
+        error: MessageError | BrokenFraming | HeadersRefused | None = None
         try:
             cut = self._entries.of if self.lane.is_counted else pieces
             found.extend(cut(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
-        except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
+        except (MessageError, BrokenFraming, HeadersRefused) as fault:  # after what comes before it was copied
             error = fault
         kept = _without_hole(found, target) if self._settings.preserves_offsets else found
         if kept and not self._declare(kept, target):
@@ -405,7 +416,7 @@ class LaneCopier:
             if self._transactions is not None:
                 self._transactions.open(self._runs.runs[-1].producer)
                 self._transactions.count(len(piece.data))
-            if not sender.send(piece.data, self.lane.source, target, WAIT_S):
+            if not self._is_taken(sender, piece, target):
                 return None
             target += piece.records
             self._count(piece)
@@ -416,6 +427,11 @@ class LaneCopier:
             sender.flush(WAIT_S)
             raise error
         return target
+
+    def _is_taken(self, sender: LaneSender | PlainSender, piece: CopiedBatch, target: int) -> bool:
+        if isinstance(sender, PlainSender):
+            return sender.send(piece.data, piece.records, target, WAIT_S)
+        return sender.send(piece.data, self.lane.source, target, WAIT_S)
 
     def _count(self, piece: CopiedBatch) -> None:
         figures = self.figures
@@ -553,8 +569,23 @@ class LaneCopier:
                               run.incarnation, place.skip))  # fmt: skip
         return True
 
-    def _new_sender(self, last: RunRecord) -> LaneSender:
+    def _begin_numbers(self) -> None:
+        """Store the run with which the lane goes on under a producer id: the target had none when it was begun."""
+        found = self._settings.target.cluster.log_ends([self.lane.target], [LATEST])[self.lane.target]
+        if isinstance(found, str):
+            raise LaneStuck(self.lane.target, 0.0, found)
+        end = int(found[0] or 0)
+        run = self._runs.at(end)
+        if run is None:
+            raise BelowRun(self.lane.target, self._runs.runs[0].target_first, end)
+        compare_tail(self._settings.source, self._settings.target, self._runs, end, self._stopping)
+        self._write(RunRecord(self.lane, self._runs.number + 1, self._settings.new_producer_id(), 0,
+                              run.source_at(end), end, RunCause.FORGOTTEN, run.incarnation))  # fmt: skip
+
+    def _new_sender(self, last: RunRecord) -> LaneSender | PlainSender:
         settings = self._settings
+        if not settings.has_numbers:
+            return PlainSender(self.lane.target, settings.target.cluster.leaders, settings.target.connect)
         return LaneSender(
             self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
             transactional_id=None if self._transactions is None else self._transactions.id, follows_others=True,
@@ -564,7 +595,7 @@ class LaneCopier:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    def _commit(self, sender: LaneSender, target: int, position: int) -> None:
+    def _commit(self, sender: LaneSender | PlainSender, target: int, position: int) -> None:
         """Commit what was sent. The run after the marker is stored before, so that its place is known.
 
         Args:
@@ -638,7 +669,7 @@ class LaneCopier:
             )
         return source_offset, source_offset - end
 
-    def _has_gap(self, sender: LaneSender, target: int, position: int) -> bool:
+    def _has_gap(self, sender: LaneSender | PlainSender, target: int, position: int) -> bool:
         """Store that offsets are to be filled up to a position of the source; return False if there are none."""
         if not self._settings.preserves_offsets or position <= target:
             return False

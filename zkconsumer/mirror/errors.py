@@ -5,6 +5,7 @@ ZkConsumerError
     ├── LaneStopped          the lane sends nothing more
     │   ├── AnotherWriter    somebody else has written to the partition
     │   │   └── LaterEpoch   the producer id is used in a later epoch
+    │   ├── RepeatedRequest  one request is there twice: the target has no sequence numbers to refuse the second one
     │   ├── Misplaced        the broker has acknowledged batches at other offsets than their own
     │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
     │   ├── BatchRefused     the broker refuses a batch for good
@@ -16,6 +17,7 @@ MirrorError                  of a whole mirror
 ├── MirrorRefused            it cannot be started as it is asked for
 ├── MirrorUnfinished         the last batches were not acknowledged in time
 ├── StateUnreadable          the state topic has a record that is not of a mirror, or of a later version
+├── HeadersRefused           a record has headers, and the target is older than Kafka 0.11, which has none
 └── SourceLost               messages that were not copied are not in the source any more, or it is another topic now
 """
 
@@ -72,6 +74,34 @@ class AnotherWriter(LaneStopped):
 
 class LaterEpoch(AnotherWriter):
     """The producer id of the lane is used in a later epoch."""
+
+
+class RepeatedRequest(LaneStopped):
+    """The target has the records of one request twice: it has no sequence numbers, and stored it late.
+
+    Attributes:
+        first_offset: The offset of the first record that is there once more.
+        end: The offset after the last one.
+        repeated_offset: The offset at which the first of them is for the first time.
+    """
+
+    remedy = (
+        "readers that have passed these offsets have read those records twice; nothing more is written: copy into "
+        "another topic (--rename, under another --name), or into this one after it was deleted"
+    )
+
+    def __init__(self, name: TopicPartition, first_offset: int, end: int, repeated_offset: int) -> None:
+        super().__init__(name, first_offset, end, repeated_offset)
+        self.first_offset = first_offset
+        self.end = end
+        self.repeated_offset = repeated_offset
+
+    def __str__(self) -> str:
+        last = self.repeated_offset + self.end - self.first_offset - 1
+        return (
+            f"{self.place}: one request was stored twice: offsets {self.first_offset} to {self.end - 1} repeat the "
+            f"records at {self.repeated_offset} to {last}"
+        )
 
 
 class MisplacedBatch(NamedTuple):
@@ -261,6 +291,32 @@ class StateUnreadable(MirrorError):
 
     def __str__(self) -> str:
         return f"{self.place}: the record of the mirror's state cannot be read: {self.reason}"
+
+
+class HeadersRefused(MirrorError):
+    """A record has headers, and the target is older than Kafka 0.11, whose records have none.
+
+    Attributes:
+        topic, partition: Where the record is in the source.
+        offset: Its offset.
+        names: The names of its headers.
+    """
+
+    remedy = (
+        "leave the topic out (--whitelist), or have its producers send no headers: Kafka before 0.11 cannot store them"
+    )
+
+    def __init__(self, name: TopicPartition, offset: int, names: Sequence[str]) -> None:
+        super().__init__(name, offset, tuple(names))
+        self.topic, self.partition = name
+        self.offset = offset
+        self.names = tuple(names)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}/{self.partition} at offset {self.offset}: the record has headers "
+            f"({first_few(*self.names)}), and the target is older than Kafka 0.11, whose records have none"
+        )
 
 
 class SourceLost(MirrorError):

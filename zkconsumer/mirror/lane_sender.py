@@ -20,6 +20,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import (
     KAFKA011,
     NO_ID,
+    RECORD_BATCH,
     BatchProducer,
     WholeBatch,
     head_with,
@@ -140,6 +141,11 @@ class LaneSender(Closing):
     def takes_zstd(self) -> bool:
         """Whether the leader takes zstd; False before there was a connection."""
         return self._takes_zstd
+
+    @property
+    def magic(self) -> int:
+        """The format of what is sent: record batches."""
+        return RECORD_BATCH
 
     def position(self, timeout_s: float) -> int:
         """Return the offset for which a batch may be offered now.

@@ -10,6 +10,7 @@ Threads: `run` by one; `stop` from any, and from signal handlers. Each lane has 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import zlib
@@ -31,6 +32,7 @@ from zkconsumer.mirror.lane_source import SourcePool
 from zkconsumer.mirror.pieces import BatchLimits
 from zkconsumer.mirror.reports import lane_states
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.slot_claims import SlotClaims
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer.mirror.topic_copies import TopicCopies, TopicPlan
 from zkconsumer.polling.poller import Poller
@@ -87,13 +89,15 @@ class Mirror:
         settings = self.settings
         with ExitStack() as stack:
             both = Both(settings, stack)
+            settings = both.settings
             copies = TopicCopies(both, settings)
             copies.make_state_topic()
             pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count())
             stack.callback(pool.stop)
-            member = _Member(settings)
+            member = _Member(settings) if both.has_numbers else SlotClaims(settings, copies.slots)
             stack.callback(member.close)
-            owned = _OwnedSlots(self, both, copies, pool, member.leased_until)
+            leased_until = member.leased_until if isinstance(member, _Member) else _no_end
+            owned = _OwnedSlots(self, both, copies, pool, leased_until)
             stack.callback(owned.stop)
             member.listen(owned)
             while not self._stopping.is_set():
@@ -124,7 +128,8 @@ def plan(settings: MirrorSettings) -> list[TopicPlan]:
         MirrorRefused: A cluster cannot be told from others, or a side is not named.
     """
     with ExitStack() as stack:
-        return TopicCopies(Both(settings, stack), settings).plan()
+        both = Both(settings, stack)
+        return TopicCopies(both, both.settings).plan()
 
 
 class _OwnedSlots:
@@ -147,7 +152,7 @@ class _OwnedSlots:
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Take slots over; `look` starts their lanes."""
-        settings = self._mirror.settings
+        settings = self._both.settings
         for name in partitions:
             slot = int(name.partition)
             self._states[slot] = StateLog(settings.state_topic, slot, self._both.target, settings.target)
@@ -232,7 +237,7 @@ class _OwnedSlots:
             return False
         self._checked_at = time.monotonic()
         try:
-            states = lane_states(self._both, self._mirror.settings)
+            states = lane_states(self._both, self._both.settings)
         except (ClusterSilent, SimpleConsumerError, RebalanceError, ReadFailed) as error:
             log.warning("mirror: the other lanes cannot be looked up now: %s", error)
             return False
@@ -260,7 +265,7 @@ class _OwnedSlots:
             self._both.source, self._both.target, self._both.new_producer_id, limits, settings.skips_losses,
             self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take,
             settings.transactional_id, settings.preserves_offsets, settings.pins_producers, self._copies.cut,
-            settings.settle_s,
+            settings.settle_s, self._both.has_numbers,
         )  # fmt: skip
 
 
@@ -314,6 +319,11 @@ class _Pace:
             wait_s = max(0.0, self._free_at - now)
             self._free_at = max(now, self._free_at) + size_bytes / self._rate_bytes
         stopping.wait(wait_s)
+
+
+def _no_end() -> float:
+    """Return until when slots are owned by claims, which the senders of old targets do not ask for."""
+    return math.inf
 
 
 def _is_at(position: int | None, end: int) -> bool:

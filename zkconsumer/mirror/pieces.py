@@ -2,21 +2,30 @@
 
 A record batch of Kafka 0.11 and later is copied whole where it can be: nothing is decompressed. It is decoded and
 encoded anew, with its neighbours, if it is small, has holes, was read in part, or belongs to a set with aborted
-transactions.
+transactions. Targets before Kafka 0.11 get message sets, which have no headers: a record with some is refused.
 
 Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from simpleconsumer import codecs
-from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with
+from simpleconsumer.dialect import (
+    KAFKA011,
+    KAFKA08,
+    RECORD_BATCH,
+    BatchHead,
+    encode_producer_batch,
+    encode_producer_set,
+    head_with,
+)
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.mirror.errors import HeadersRefused
 
 WHOLE_BYTES: Final = 16_384
 """Smaller batches are merged: each is a request of its own, and requests are the limit then, not bytes."""
@@ -41,6 +50,7 @@ class BatchLimits(NamedTuple):
         codec: The codec for records that came without a batch of Kafka 0.11.
         takes_zstd: Whether the target takes zstd.
         sets_times: Records get the time at which they are copied.
+        magic: The format of the target: 2 for record batches, 1 for message sets of Kafka 0.10, 0 for those before.
     """
 
     batch_bytes: int = 524_288
@@ -49,6 +59,7 @@ class BatchLimits(NamedTuple):
     codec: str = "none"
     takes_zstd: bool = True
     sets_times: bool = False
+    magic: int = RECORD_BATCH
 
 
 class CopiedBatch(NamedTuple):
@@ -57,7 +68,7 @@ class CopiedBatch(NamedTuple):
     Attributes:
         first_offset: The offset of the first record in the source.
         records: How many records.
-        data: One whole record batch.
+        data: One whole record batch, or a message set of the format of the target.
         is_whole: Whether it is the batch of the source.
         skip: How many records of the entry at `first_offset` come before the first one; 0 but in Kafka 0.7.
     """
@@ -98,12 +109,15 @@ def pieces(
     Raises:
         MessageError: A message cannot be read.
         BrokenFraming: Nothing after a place can be read.
+        HeadersRefused: A record has headers, which the format of the target has not.
     """
     for span in _spans(chunk, position, limits):
         if span.head is not None:
             yield CopiedBatch(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
             continue
         messages = _decoded(chunk, span, name, position, limits)
+        if limits.magic != RECORD_BATCH:
+            messages = _without_headers(messages)
         for batch in _batches(messages, limits, _follows):
             yield _encoded(batch, span.codec, limits, now_ms)
 
@@ -140,8 +154,33 @@ class EntryPieces:
 def _encoded(batch: list[Message], codec: str, limits: BatchLimits, now_ms: int) -> CopiedBatch:
     own = now_ms if limits.sets_times else None
     rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
-    data = encode_producer_batch([(rows, (0.0,))], codec, 0.0)
+    if limits.magic == RECORD_BATCH:
+        data = encode_producer_batch([(rows, (0.0,))], codec, 0.0)
+    else:
+        data = message_set(rows, codec, limits.magic)
     return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index)
+
+
+def message_set(rows: Sequence[tuple[bytes | None, bytes | None, Any, int]], codec: str, magic: int) -> bytes:
+    """Return a message set for brokers before Kafka 0.11.
+
+    Args:
+        rows: Key, value, no headers and time in ms of each message; -1 for no time, and magic 0 has none.
+        codec: none, gzip, snappy or lz4.
+        magic: 0, or 1 for Kafka 0.10.
+    """
+    if magic:
+        return encode_producer_set([(rows, (0.0,))], codec, 0.0)
+    return KAFKA08.encode_messages([(key, value) for key, value, _, _ in rows], codec, magic, None)
+
+
+def _without_headers(messages: Iterator[Message]) -> Iterator[Message]:
+    """Yield messages as they are; raise at the first one with headers."""
+    for message in messages:
+        if message.headers:
+            raise HeadersRefused(TopicPartition(message.topic, message.partition), message.offset,
+                                 [name for name, _ in message.headers])  # fmt: skip
+        yield message
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
@@ -184,7 +223,8 @@ def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: BatchLimits)
     codec = head.attributes & _CODEC_MASK
     is_known = chunk.high_watermark is None or head.last_offset < chunk.high_watermark
     return (
-        _OVERHEAD + head.size >= WHOLE_BYTES
+        limits.magic == RECORD_BATCH
+        and _OVERHEAD + head.size >= WHOLE_BYTES
         and head.records == head.last_delta + 1
         and head.base_offset >= position
         and is_known
@@ -226,7 +266,7 @@ def _batches(
                 batch, size_bytes = [], 0
             batch.append(message)
             size_bytes += more_bytes
-    except (MessageError, BrokenFraming):
+    except (MessageError, BrokenFraming, HeadersRefused):
         if batch:
             yield batch  # what comes before the error is copied
         raise

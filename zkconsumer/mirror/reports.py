@@ -153,7 +153,8 @@ def mirror_status(settings: MirrorSettings) -> list[LaneProgress]:
         MirrorRefused: A cluster cannot be told from others.
     """
     with ExitStack() as stack:
-        return lane_states(Both(settings, stack), settings)
+        both = Both(settings, stack)
+        return lane_states(both, both.settings)
 
 
 def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
@@ -214,6 +215,7 @@ def audit(settings: MirrorSettings) -> Iterator[LaneAudit]:
     """
     with ExitStack() as stack:
         both = Both(settings, stack)
+        settings = both.settings
         # The ends first, and then the runs once more: a run is stored before its records.
         bounds = {lane: _bounds(both.target, lane.target) for lane in sorted(_maps(both, settings))}
         maps = _maps(both, settings)

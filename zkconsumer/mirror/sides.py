@@ -6,17 +6,18 @@ Threads: any.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Exists, GetData, Stat, ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import NO_ID, dialect_of, takes_producer_ids
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ProducerId
+from zkconsumer.admin.topics.topic_nodes import read_brokers
 from zkconsumer.cluster.cluster import Cluster, open_cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent, read_all
@@ -31,6 +32,7 @@ from zkconsumer.producer.sending.broker_thread import new_producer_id
 
 _ANSWER_S: Final = 10.0
 _QUEUED_BYTES: Final = 64 << 20
+_OLDEST: Final = "the oldest targets are of Kafka 0.8.1"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class MirrorSettings:
     Attributes:
         name: Of the mirror; `__zkconsumer_mirror_NAME` is its state topic and its group on the target.
         source_zookeeper: `host:port,...` of the source; None: the properties name brokers as `bootstrap.servers`.
-        source, target: Properties of consumers of both sides; those of the target name `bootstrap.servers`.
+        target_zookeeper: That of a target of Kafka 0.8 to 0.10; None: the properties name brokers of later versions.
+        source, target: Properties of consumers of both sides.
         whitelist: Which topics are copied: a regular expression, or names separated by commas.
         rules: How topics are made on the target.
         skips_losses: Goes on after what the source has lost; otherwise the lane stops.
@@ -80,6 +83,7 @@ class MirrorSettings:
     target: Mapping[str, Any]
     source: Mapping[str, Any] = field(default_factory=dict)
     source_zookeeper: str | None = None
+    target_zookeeper: str | None = None
     whitelist: str = ".*"
     rules: TopicRules = field(default_factory=TopicRules)
     skips_losses: bool = False
@@ -113,34 +117,62 @@ class Both:
         source_id, target_id: Their ids.
         source_config, target_config: Settings of consumers of both.
         port: ZooKeeper of the source; None without one.
+        target_port: ZooKeeper of a target of Kafka 0.8 to 0.10; None for later ones.
+        settings: Of the mirror; its properties of the target name brokers as `bootstrap.servers`.
+        has_numbers: Whether the target keeps sequence numbers, as Kafka 0.11 and later do; only those have headers.
     """
 
     def __init__(self, settings: MirrorSettings, stack: ExitStack) -> None:
         self.source_config = _config(settings.source_zookeeper, settings.source, settings.name)
+        self.target_port: ZooKeeperPort | None = None
+        self._old_target: Cluster | None = None
+        if settings.target_zookeeper is not None:
+            self._old_target, self.target_port, settings = old_target(settings, stack)
+        self.settings = settings
+        self.has_numbers = self.target_port is None
+        if settings.pins_producers and settings.preserves_offsets:
+            raise MirrorRefused("pinned lanes write markers, which have offsets that records have in the source",
+                                "give --pin-producers or --preserve-offsets, not both")  # fmt: skip
+        if not self.has_numbers and (settings.pins_producers or settings.preserves_offsets):
+            raise MirrorRefused("the target is older than Kafka 0.11, and has no transactions",
+                                "leave out --pin-producers and --preserve-offsets")  # fmt: skip
         self.target_config = _config(None, settings.target, settings.name)
         if self.target_config.bootstrap_servers is None:
             raise MirrorRefused("the target names no brokers", "give bootstrap.servers of the target")
         self.source, self.port = _opened(self.source_config, stack, pins_topics=True)
         self.target, _ = _opened(self.target_config, stack)
-        self.source_id = self._id_of_source()
-        found = _cluster_id(self.target.cluster)
-        if found is None:
-            raise MirrorRefused("the brokers of the target tell no cluster id: they are older than Kafka 0.11",
-                                "give brokers of Kafka 0.11 or later as the target")  # fmt: skip
-        self.target_id = found
+        self.source_id = _id_of("source", self.source, self.port)
+        self._refuse_other_target()
+        self.target_id = _id_of("target", self.target, self.target_port)
 
-    def _id_of_source(self) -> str:
-        found = _cluster_id(self.source.cluster)
-        if found is not None:
-            return found
-        if self.port is None:
-            raise MirrorRefused("the brokers of the source tell no cluster id: they are older than Kafka 0.10.1",
-                                "name the source by its ZooKeeper")  # fmt: skip
-        data, stat = read_all(self.port, [GetData("/cluster/id"), Exists("/brokers")])
-        if isinstance(data, tuple) and data[0]:
-            return str(json.loads(data[0])["id"])
-        assert isinstance(stat, Stat)
-        return f"zookeeper-{stat.created_ms:x}"
+    def target_brokers(self) -> list[Broker]:
+        """Return the brokers of the target; those of 0.8 name none to clients before they have a topic."""
+        return (self._old_target or self.target.cluster).brokers()
+
+    def target_partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those of the topics that exist on the target; its ZooKeeper knows them first."""
+        return (self._old_target or self.target.cluster).partitions(topics)
+
+    def _refuse_other_target(self) -> None:
+        """Raise unless the target is named as its version needs it: each broker of an old one, one of the others.
+
+        Raises:
+            MirrorRefused: Names a broker.
+        """
+        for broker in self.target_brokers():
+            try:
+                with self.target.connect(broker) as client:
+                    has_numbers = takes_producer_ids(client.served_versions())
+            except SimpleConsumerError:
+                continue  # it is away; the others say it
+            at = f"broker {broker.id} of the target ({broker.host}:{broker.port}) is of Kafka"
+            if has_numbers and not self.has_numbers:
+                raise MirrorRefused(f"{at} 0.11 or later", "name the target by its brokers: --to-brokers")
+            if self.has_numbers and not has_numbers:
+                raise MirrorRefused(f"{at} 0.10 or earlier, without sequence numbers",
+                                    "name the target by its ZooKeeper: --to-zookeeper")  # fmt: skip
+            if has_numbers:
+                return  # the lanes find each leader that has none
 
     def incarnations(self, topics: Collection[str]) -> dict[str, str]:
         """Return which topic of its name each one is, as far as the source tells."""
@@ -153,7 +185,9 @@ class Both:
         return {name: f"zxid-{stat.czxid}" for name, stat in zip(topics, stats, strict=True) if isinstance(stat, Stat)}
 
     def new_producer_id(self) -> ProducerId:
-        """Return a producer id of the target."""
+        """Return a producer id of the target; none before Kafka 0.11."""
+        if not self.has_numbers:
+            return NO_ID
         fault: SimpleConsumerError | None = None
         for broker in self.target.cluster.brokers():
             try:
@@ -162,6 +196,47 @@ class Both:
             except SimpleConsumerError as error:
                 fault = error
         raise fault or ClusterSilent("no broker of the target is known")
+
+
+def _id_of(side: str, cluster: Side, port: ZooKeeperPort | None) -> str:
+    """Return the id of a cluster: as its brokers tell it, or as its ZooKeeper has it."""
+    found = _cluster_id(cluster.cluster)
+    if found is not None:
+        return found
+    if port is None:
+        raise MirrorRefused(f"the brokers of the {side} tell no cluster id: they are older than Kafka 0.10.1",
+                            f"name the {side} by its ZooKeeper")  # fmt: skip
+    data, stat = read_all(port, [GetData("/cluster/id"), Exists("/brokers")])
+    if isinstance(data, tuple) and data[0]:
+        return str(json.loads(data[0])["id"])
+    assert isinstance(stat, Stat)
+    return f"zookeeper-{stat.created_ms:x}"
+
+
+def old_target(settings: MirrorSettings, stack: ExitStack) -> tuple[Cluster, ZooKeeperPort, MirrorSettings]:
+    """Return a target of Kafka 0.8 to 0.10 as its ZooKeeper has it, that one, and the settings with its brokers.
+
+    Raises:
+        MirrorRefused: No broker is registered there, or one is of Kafka 0.7 or 0.8.0; or zstd is asked for.
+    """
+    if settings.compression == "zstd":
+        raise MirrorRefused("the target is older than Kafka 2.1, which does not know zstd",
+                            "give --compression gzip, snappy or lz4")  # fmt: skip
+    given = {name: value for name, value in settings.target.items() if name != "bootstrap.servers"}
+    config = _config(settings.target_zookeeper, given, settings.name)
+    cluster, port = stack.enter_context(open_cluster(config, _ANSWER_S))
+    assert port is not None
+    if cluster.generation().has_broker_nodes:
+        raise MirrorRefused("the target is of Kafka 0.7, which does not answer producers", _OLDEST)
+    brokers = cluster.brokers()
+    if not brokers:
+        raise MirrorRefused(f"no broker of the target is registered at {settings.target_zookeeper}",
+                            "check that they run, and that --to-zookeeper has their chroot")  # fmt: skip
+    if not read_brokers(port).has_settings:
+        raise MirrorRefused("the target is of Kafka 0.8.0, whose topics have no settings: it would delete the state "
+                            "of the mirror after a week", _OLDEST)  # fmt: skip
+    servers = settings.target.get("bootstrap.servers") or ",".join(f"{each.host}:{each.port}" for each in brokers)
+    return cluster, port, replace(settings, target={**given, "bootstrap.servers": servers})
 
 
 def _opened(

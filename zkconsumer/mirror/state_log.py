@@ -13,19 +13,22 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from simpleconsumer.dialect import encode_producer_batch
+from simpleconsumer.dialect import RECORD_BATCH, encode_producer_batch
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
+from zkconsumer.mirror.pieces import message_set
 from zkconsumer.topic_reader.start_at import StartAt
 from zkconsumer.topic_reader.topic_reader import read_topic
 from zkconsumer_error import ErrorCode
 
 _ALL_REPLICAS: Final = -1
 _RETRY_S: Final = 0.2
+_NOT_KNOWN: Final = -1
+"""What brokers before 0.10 answer is not believed: those of 0.8.0 and 0.8.1 answer wrong offsets."""
 
 
 class StateLog:
@@ -121,6 +124,8 @@ def read_state(name: TopicPartition, start_offset: int, properties: Mapping[str,
 def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes, bytes]]) -> int:
     """Store keys and values durably in a partition of a state topic, as one batch; return its first offset.
 
+    Kafka 0.8 and 0.9 may answer another one: -1 is returned there.
+
     Raises:
         SimpleConsumerError, ClusterSilent: It is not stored, or is not known to be.
     """
@@ -129,12 +134,16 @@ def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes,
         raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
     now_ms = int(time.time() * 1000)
     rows = [(*pair, (), now_ms) for pair in pairs]
-    batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
     with target.connect(leader) as client:
+        magic = client.dialect.newest_magic(client.served_versions()) or 0
+        if magic == RECORD_BATCH:
+            batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
+        else:
+            batch = message_set(rows, "none", magic)
         [answer] = client.produce_sets({name: batch}, acks=_ALL_REPLICAS)
     if answer.error_code:
         raise BrokerError(answer.error_code, *name)
-    return answer.base_offset
+    return answer.base_offset if magic else _NOT_KNOWN
 
 
 def _record(message: Message) -> RunRecord | None:

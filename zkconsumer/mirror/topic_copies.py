@@ -20,16 +20,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rebalance.zookeeper.port.requests import GetData
-from simpleconsumer.consumer import EARLIEST
+from rebalance.zookeeper.port.requests import GetData, ZooKeeperPort
+from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.admin import AdminError, BrokerAdmin, TopicRefused
+from zkconsumer.admin import Admin, AdminError, BrokerAdmin, TopicRefused
+from zkconsumer.admin.topics.topic_nodes import read_brokers
+from zkconsumer.admin.topics.topic_plans import check_settings
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.compared_records import record_at
-from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.errors import HeadersRefused, MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.partition_numbers import PartitionNumbers
 from zkconsumer.mirror.sides import Both, MirrorSettings
@@ -43,11 +45,15 @@ _COPIED: Final = (
     "min.cleanable.dirty.ratio", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms",
 )  # fmt: skip
 """Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
+_OPTIONAL: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+"""Those of them that change when a topic is compacted, and not whether: an older target does without."""
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
 _STORE_S: Final = 30.0
 _KNOWN_S: Final = 15.0
 _LOOK_AGAIN_S: Final = 0.1
+_BY_RECORD_TIMES: Final = 4
+"""The registration version of Kafka 0.10.1, see `TopicBrokers`."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +114,22 @@ class TopicCopies:
         self._has_begun = False
         self._seen: set[str] = set()
         self._copies: set[str] = set()
-        self._numbers = PartitionNumbers(both.source_id, settings.state_topic, both.target, dict(settings.target))
+        self._numbers = PartitionNumbers(both.source_id, settings.state_topic, both.target, dict(both.settings.target))
         self.compacted: set[str] = set()
         self.slots = 0
 
     def make_state_topic(self) -> None:
         """Make the state topic if there is none."""
-        name, cluster = self._settings.state_topic, self._both.target.cluster
-        found = cluster.partitions([name]).get(name, ())
+        name = self._settings.state_topic
+        found = self._both.target_partitions([name]).get(name, ())
         if not found:
-            replication = min(self._settings.rules.replication or 3, len(cluster.brokers()))
+            replication = min(self._settings.rules.replication or 3, len(self._both.target_brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
                       "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
-            self._unless_exists(name, lambda: self._admin().create_topic(
-                name, self._settings.slots, replication, config=config
-            ))  # fmt: skip
+            with self._admin() as admin:
+                self._unless_exists(name, lambda: admin.create_topic(
+                    name, self._settings.slots, replication, config=config
+                ))  # fmt: skip
         self.slots = self._wait_known(name, 1)
         if not self.slots:
             raise MirrorRefused(f"the state topic {name} was made, and no broker of the target knows it",
@@ -201,21 +208,21 @@ class TopicCopies:
     def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
         """Return what is done about each topic."""
         chosen = self.names() if names is None else names
-        if names is None and self._both.target.cluster.partitions([self._settings.state_topic]):
+        if names is None and self._both.target_partitions([self._settings.state_topic]):
             self._numbers.refresh()
         source = self._both.source.cluster.partitions(chosen)
         rules = self._settings.rules
         targets = [rules.name(name) for name in chosen]
         twice = {name for name in targets if targets.count(name) > 1}
-        existing = self._both.target.cluster.partitions(targets)
-        brokers = len(self._both.target.cluster.brokers())
+        existing = self._both.target_partitions(targets)
+        brokers = len(self._both.target_brokers())
         plans = []
         for name in chosen:
             if name not in source:  # deleted meanwhile
                 continue
             target = rules.name(name)
             has = len(existing.get(target, ()))
-            settings = _overrides(self._both.target, target) if has else self._new_settings(name)
+            settings = target_settings(self._both, target) if has else self._new_settings(name)
             findings = []
             if target in twice:
                 findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
@@ -224,6 +231,7 @@ class TopicCopies:
             findings += self._obstacles(name, target)
             if not has:
                 findings += self._too_old(name, source[name], settings)
+                findings += self._with_headers(name, source[name])
             replication = min(rules.replication or 3, brokers)
             partitions = len(self._in_order(name, source[name]))
             plans.append(TopicPlan(name, target, partitions, has, settings, replication, tuple(findings)))
@@ -246,13 +254,17 @@ class TopicCopies:
     def _make(self, plan: TopicPlan) -> None:
         if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
             self.compacted.add(plan.source)
-        admin = self._admin()
-        if plan.action == "create":
-            self._unless_exists(plan.target, lambda: admin.create_topic(
-                plan.target, plan.partitions, plan.replication, config=plan.settings
-            ))  # fmt: skip
-        elif plan.action == "grow":
-            self._unless_exists(plan.target, lambda: admin.grow_topic(plan.target, plan.partitions), plan.partitions)
+        if plan.action == "write":
+            return
+        with self._admin() as admin:
+            if plan.action == "create":
+                self._unless_exists(plan.target, lambda: admin.create_topic(
+                    plan.target, plan.partitions, plan.replication, config=plan.settings
+                ))  # fmt: skip
+            else:
+                self._unless_exists(
+                    plan.target, lambda: admin.grow_topic(plan.target, plan.partitions), plan.partitions
+                )
 
     def cut(self, name: TopicPartition, offset: int) -> None:
         """Have the log of a partition of the target start at an offset.
@@ -261,7 +273,8 @@ class TopicCopies:
             AdminError: The brokers refuse.
         """
         assert isinstance(name.partition, int)
-        self._admin().cut_topic(name.topic, offset, partitions=[name.partition])
+        with self._admin() as admin:
+            admin.cut_topic(name.topic, offset, partitions=[name.partition])
 
     def _unless_exists(self, topic: str, make: Callable[[], object], partitions: int = 1) -> None:
         """Make a topic, or its partitions, unless another process of the mirror was first."""
@@ -275,12 +288,16 @@ class TopicCopies:
         """Return how many partitions brokers know, after a wait: what was just made they do not all know yet."""
         deadline = time.monotonic() + _KNOWN_S
         while True:
-            found = len(self._both.target.cluster.partitions([topic]).get(topic, ()))
+            found = len(self._both.target_partitions([topic]).get(topic, ()))
             if found >= partitions or time.monotonic() > deadline:
                 return found
             time.sleep(_LOOK_AGAIN_S)
 
-    def _admin(self) -> BrokerAdmin:
+    def _admin(self) -> Admin | BrokerAdmin:
+        zookeeper = self._settings.target_zookeeper
+        if zookeeper is not None:
+            given = {name: value for name, value in self._settings.target.items() if name != "bootstrap.servers"}
+            return Admin(zookeeper, properties=given, client_id=f"mirror-{self._settings.name}")
         servers = self._settings.target["bootstrap.servers"]
         return BrokerAdmin(servers, properties=self._settings.target, client_id=f"mirror-{self._settings.name}")
 
@@ -288,7 +305,28 @@ class TopicCopies:
 
     def _new_settings(self, topic: str) -> dict[str, str]:
         found = {name: value for name, value in source_settings(self._both, topic).items() if name in _COPIED}
+        if self._both.target_port is not None:
+            found = known_settings(self._both.target_port, found)
         return {**found, **self._settings.rules.settings}
+
+    def _ages_by_files(self) -> bool:
+        """Return whether the target deletes by the times of its files, and not of the records: before Kafka 0.10.1."""
+        port = self._both.target_port
+        return port is not None and read_brokers(port).registration_version < _BY_RECORD_TIMES
+
+    def _with_headers(self, topic: str, partitions: Sequence[int | str]) -> Iterator[str]:
+        """Yield what says that records have headers, which the target has not: of the first and last records alone."""
+        if self._both.has_numbers:
+            return
+        names = [TopicPartition(topic, number) for number in partitions if isinstance(number, int)]
+        for name, found in self._both.source.cluster.log_ends(names, [EARLIEST, LATEST]).items():
+            if isinstance(found, str) or found[0] is None or found[1] is None or found[0] >= found[1]:
+                continue
+            for offset in sorted({found[0], found[1] - 1}):
+                record = _read(self._both, name, int(offset))
+                if record is not None and record.headers:
+                    yield str(HeadersRefused(name, record.offset, [key for key, _ in record.headers]))
+                    return
 
     def _too_old(self, topic: str, partitions: Any, settings: Mapping[str, str]) -> list[str]:
         """Return what says that the target would delete records at once."""
@@ -296,6 +334,8 @@ class TopicCopies:
             retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
         except ValueError:
             return [f"retention.ms={settings['retention.ms']} of topic {topic} is no number"]
+        if self._ages_by_files():
+            return []
         if retention_ms < 0 or self._settings.sets_times or settings.get("cleanup.policy", "delete") == "compact":
             return []
         side = self._both.source
@@ -320,20 +360,43 @@ class TopicCopies:
 
 def source_settings(both: Both, topic: str) -> dict[str, str]:
     """Return the settings that stand at a topic of the source, as far as it tells."""
-    if both.port is None:
-        return _overrides(both.source, topic)
-    [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
+    return _overrides(both.source, topic) if both.port is None else _of_node(both.port, topic)
+
+
+def _of_node(port: ZooKeeperPort, topic: str) -> dict[str, str]:
+    [reply] = read_all(port, [GetData(f"/config/topics/{topic}")])
     data: Any = reply[0] if isinstance(reply, tuple) else None
     return dict(json.loads(data).get("config", {})) if data else {}
 
 
+def target_settings(both: Both, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic of the target."""
+    return _overrides(both.target, topic) if both.target_port is None else _of_node(both.target_port, topic)
+
+
+def known_settings(port: ZooKeeperPort, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the settings whose names the brokers of a cluster know, and those whose values are refused."""
+    version = read_brokers(port).registration_version
+    found = {}
+    for name, value in settings.items():
+        try:
+            check_settings({name: value}, version)
+        except TopicRefused:
+            if name in _OPTIONAL:
+                continue
+        found[name] = value
+    return found
+
+
 def _first(both: Both, name: TopicPartition, found: Any) -> Message | None:
-    if isinstance(found, str) or found[0] is None:
-        return None
+    return None if isinstance(found, str) or found[0] is None else _read(both, name, int(found[0]))
+
+
+def _read(both: Both, name: TopicPartition, offset: int) -> Message | None:
     try:
-        return record_at(both.source, name, int(found[0]))
+        return record_at(both.source, name, offset)
     except SimpleConsumerError as error:
-        log.info("mirror: the first record of %s/%s cannot be read: %s", *name, error)
+        log.info("mirror: the record at offset %d of %s/%s cannot be read: %s", offset, *name, error)
         return None
 
 
