@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -96,6 +97,22 @@ class LaneSettings:
     settle_s: float = SETTLE_S
 
 
+def lag_in_ms(lag: int | None, oldest_ms: int, now_s: float) -> int | None:
+    """Return how old the oldest record is that is not copied yet, in milliseconds.
+
+    Args:
+        lag: How many offsets are to be copied; None if that is not known.
+        oldest_ms: The time of that record; -1 if it has none, or is not known.
+        now_s: Seconds since 1970.
+
+    Returns:
+        0 only if nothing is to be copied: a record with a time of the future is 1 ms old. None: not known.
+    """
+    if not lag:
+        return lag
+    return None if oldest_ms < 0 else max(1, int(now_s * 1000) - oldest_ms)
+
+
 @dataclass
 class LaneFigures:
     """What a lane has done since it was started, and how it is.
@@ -105,7 +122,10 @@ class LaneFigures:
         whole_batches, encoded_batches: How they were copied.
         position: The next offset of the source; -1 before that is known.
         source_end: Where the source's log ends; -1 before that is known.
+        oldest_ms: The time of the first record in hand that is not stored, or of the last batch that was, if none is in
+            hand; -1 if it has none.
         is_guarded: Whether the target's brokers still know the producer, by the times of the last records.
+        waits: How often an error has delayed it.
         trouble: What delays it now, a clause.
         failure: Why it copies no further; None while it does.
     """
@@ -116,7 +136,9 @@ class LaneFigures:
     encoded_batches: int = 0
     position: int = -1
     source_end: int = -1
+    oldest_ms: int = -1
     is_guarded: bool = True
+    waits: int = 0
     trouble: str = ""
     failure: ZkConsumerError | None = None
 
@@ -124,6 +146,11 @@ class LaneFigures:
     def lag(self) -> int | None:
         """How many offsets are to be copied; None if that is not known."""
         return max(0, self.source_end - self.position) if min(self.position, self.source_end) >= 0 else None
+
+    @property
+    def lag_ms(self) -> int | None:
+        """How old the oldest record is that is not copied, at most; 0 only without a lag, None if it is not known."""
+        return lag_in_ms(self.lag, self.oldest_ms, time.time())
 
 
 class LaneCopier:
@@ -152,6 +179,7 @@ class LaneCopier:
         self._settled_at = 0.0
         self._saw_transactions = False
         self._lost_at = 0
+        self._in_hand: deque[tuple[int, int]] = deque()  # the end of each batch in the source, and its time
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -203,6 +231,7 @@ class LaneCopier:
             return
         if isinstance(fault, _WAITED) and not isinstance(fault, _FINAL):
             self.figures.trouble = str(fault)
+            self.figures.waits += 1
             log.warning("mirror: lane %s waits: %s", self.lane.place, fault)
             self._stopping.wait(_BACKOFF.wait_s(failures - 1))
             return
@@ -265,6 +294,7 @@ class LaneCopier:
         self._source.start(position)
         self._saw_transactions = False
         self.figures.position = position
+        self._in_hand.clear()
         while not self._stopping.is_set():
             try:
                 chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
@@ -302,6 +332,10 @@ class LaneCopier:
             figures.position = position
         elif run is not None and stored is not None:
             figures.position = max(figures.position, run.source_at(stored))
+        while self._in_hand and self._in_hand[0][0] <= figures.position:
+            figures.oldest_ms = self._in_hand.popleft()[1]
+        if self._in_hand:
+            figures.oldest_ms = self._in_hand[0][1]
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
@@ -320,6 +354,7 @@ class LaneCopier:
             error = fault
         if found and not self._declare(found, target):
             return None
+        self._in_hand.extend((piece.first_offset + piece.records, piece.time_ms) for piece in found)
         for piece in found:
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():

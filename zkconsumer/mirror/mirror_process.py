@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from rebalance.errors import RebalanceError
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import TopicPartition
@@ -63,6 +64,7 @@ class Mirror:
         self._lock = threading.Lock()
         self._slots: dict[int, dict[Lane, LaneCopier]] = {}
         self._ended: dict[Lane, LaneFigures] = {}
+        self._throttles: dict[str, Counters] = {}
 
     def stop(self) -> None:
         """Have `run` end: what was sent is waited for."""
@@ -78,6 +80,12 @@ class Mirror:
         with self._lock:
             return dict(self._ended)
 
+    def throttled_ms(self) -> dict[str, int]:
+        """Return for how long the brokers of each side have throttled this process: `source`, `target`."""
+        with self._lock:
+            found = dict(self._throttles)
+        return {side: sum(counters.counts("throttle_ms").values()) for side, counters in found.items()}
+
     def run(self) -> None:
         """Copy until `stop` is called, or everything is copied.
 
@@ -89,7 +97,8 @@ class Mirror:
             both = Both(settings, stack)
             copies = TopicCopies(both, settings)
             copies.make_state_topic()
-            pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count())
+            self._note_sides(both)
+            pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count(), both.source.counters)
             stack.callback(pool.stop)
             member = _Member(settings)
             stack.callback(member.close)
@@ -105,6 +114,10 @@ class Mirror:
                 raise MirrorUnfinished
 
     # -- for the slots of this process ---------------------------------------------------------------------------------
+
+    def _note_sides(self, both: Both) -> None:
+        with self._lock:
+            self._throttles = {"source": both.source.counters, "target": both.target.counters}
 
     def _put(self, slot: int, lanes: dict[Lane, LaneCopier]) -> None:
         with self._lock:

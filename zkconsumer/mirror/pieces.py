@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
-from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with
+from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with, newest_ms
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
@@ -25,6 +25,7 @@ _FRAME_BYTES: Final = 20
 _OVERHEAD: Final = 12
 """The size in the head of a batch does not count its first bytes."""
 _CODEC_MASK: Final = 7
+_HAS_BROKER_TIME: Final = 8
 _IS_TRANSACTIONAL: Final = 16
 _IS_CONTROL: Final = 32
 _NO_TIME: Final = -1
@@ -59,12 +60,14 @@ class CopiedBatch(NamedTuple):
         records: How many records.
         data: One whole record batch.
         is_whole: Whether it is the batch of the source.
+        time_ms: The time of the first record at the source; -1 if it has none.
     """
 
     first_offset: int
     records: int
     data: bytes
     is_whole: bool
+    time_ms: int = -1
 
 
 class _Span(NamedTuple):
@@ -99,14 +102,15 @@ def pieces(
     """
     for span in _spans(chunk, position, limits):
         if span.head is not None:
-            yield CopiedBatch(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
+            data = chunk.data[span.start : span.end]
+            yield CopiedBatch(span.head.base_offset, span.head.records, data, True, _first_ms(span.head))
             continue
         messages = _decoded(chunk, span, name, position, limits)
         for batch in _batches(messages, limits):
             own = now_ms if limits.sets_times else None
             rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
             data = encode_producer_batch([(rows, (0.0,))], span.codec, 0.0)
-            yield CopiedBatch(batch[0].offset, len(batch), data, False)
+            yield CopiedBatch(batch[0].offset, len(batch), data, False, _time_of(batch[0]))
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:
@@ -196,6 +200,11 @@ def _batches(messages: Iterator[Message], limits: BatchLimits) -> Iterator[list[
 def _size_bytes(message: Message) -> int:
     headers = sum(len(name) + len(value or b"") + _FRAME_BYTES for name, value in message.headers)
     return len(message.key or b"") + len(message.value or b"") + headers + _FRAME_BYTES
+
+
+def _first_ms(head: BatchHead) -> int:
+    """Return the time of the first record, as far as the head tells: brokers that set times set one for all."""
+    return newest_ms(head) if head.attributes & _HAS_BROKER_TIME else head.base_timestamp_ms
 
 
 def _time_of(message: Message) -> int:

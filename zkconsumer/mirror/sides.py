@@ -11,11 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from rebalance.rebalance_statistics import Counters
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Exists, GetData, Stat, ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, ProducerId
 from zkconsumer.cluster.cluster import Cluster, open_cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -167,7 +169,8 @@ def _opened(
             source, config.client_id, _ANSWER_S, forced_generation=config.kafka_generation, security=config.security
         )
 
-    return Side(new_cluster, _connect(config)), port
+    counters = Counters()
+    return Side(new_cluster, _connect(config, counters), counters), port
 
 
 def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> ConsumerConfig:
@@ -175,11 +178,11 @@ def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> 
     return config_without_group(zookeeper, given, f"mirror-{name}")
 
 
-def _connect(config: ConsumerConfig) -> Any:
+def _connect(config: ConsumerConfig, counters: Counters) -> Any:
     def connection(broker: Broker) -> SimpleConsumer:
         return SimpleConsumer(
             broker.host, broker.port, _ANSWER_S * 2, config.client_id, dialect=dialect_of(broker),
-            security=config.security, connect_timeout_s=_ANSWER_S,
+            security=config.security, connect_timeout_s=_ANSWER_S, on_throttle=counting(counters.add),
         )  # fmt: skip
 
     return connection
