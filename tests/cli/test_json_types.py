@@ -38,7 +38,7 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
              "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
              "metadata resource_type pattern_type operation permission target_topic cluster_id cause action hash "
-             "target_hash"),
+             "target_hash way"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from mirroring import (
@@ -28,6 +30,7 @@ from tests.interop.scrapes import scraped, value
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.reports import mirror_status
+from zkconsumer.mirror.sides import MirrorSettings
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -106,8 +109,8 @@ def test_a_running_mirror_serves_its_figures_to_prometheus(
 ) -> None:
     source.create_topic(topic)
     send(source, topic, numbered(0, 300, 100))
-    arguments = command(settings_of(topic, source, target, topic), "--whitelist", topic, "--port", "0", "--rate", "4000",
-                        "--progress", "1", "--json")  # fmt: skip
+    settings = settings_of(topic, source, target, topic)
+    arguments = command(settings, "--whitelist", topic, "--port", "0", "--rate", "4000", "--progress", "1", "--json")
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -131,3 +134,170 @@ def test_a_running_mirror_serves_its_figures_to_prometheus(
         process.terminate()
         process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
+
+
+# -- what a plan says --------------------------------------------------------------------------------------------------
+
+
+def planned(settings: MirrorSettings, *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit status of the plan, and its only topic."""
+    done = run_command(command(settings, "--whitelist", settings.whitelist, "--json", *more, verb="plan"))
+    assert done.stdout, done.stderr
+    [found] = json.loads(done.stdout)["topics"]
+    return done.returncode, found
+
+
+def test_records_without_keys_are_refused_for_a_compacted_topic_with_their_offset(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 5))
+    send_rows(source, topic, (None, b"no key"), (b"k", b"last"))
+    settings = settings_of(topic, source, target, topic)
+    assert planned(settings)[0] == 0
+    status, found = planned(settings, "--topic-config", "cleanup.policy=compact")
+    assert status == 4
+    assert f"{topic}/0 has a record without a key at offset 5, and topic {topic} is compacted" in found["problems"][0]
+    target.create_topic(topic, config={"cleanup.policy": "compact"})
+    status, found = planned(settings)
+    assert (status, found["action"]) == (4, "write")
+    assert "without a key at offset 5" in found["problems"][0]
+    dry = run_command(command(settings, "--whitelist", topic, "--dry-run"))
+    assert dry.returncode == 4
+    assert "without a key at offset 5" in dry.stdout
+    assert end_of(target, settings.state_topic) == -1
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "1.1.1"])
+def test_a_record_without_a_key_that_turns_up_later_stops_its_lane_and_is_named(
+    source: KafkaCluster, target: KafkaCluster, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str,
+    version: str,
+) -> None:  # fmt: skip
+    to = target if version == "4.3.1" else kafka_clusters(version, 1)
+    for cluster in (source, to):
+        cluster.create_topic(topic, config={"cleanup.policy": "compact"} if cluster is to else None)
+    send(source, topic, numbered(0, 5))
+    with running(settings_of(topic, source, to, topic)) as mirror:
+        wait_copied(mirror, to, topic, 5)
+        send_rows(source, topic, (b"k", b"with key"), (None, b"no key"))
+        wait_until(lambda: any(each.failure for each in mirror.figures().values()), WAIT_S, "the lane to stop",
+                   state=mirror.figures)  # fmt: skip
+        [figures] = mirror.figures().values()
+    assert f"{topic}/0 at offset 6: topic {topic} of the target refuses it: the record has no key" in str(
+        figures.failure
+    )
+
+
+def test_a_record_that_is_larger_than_the_target_takes_stops_its_lane_and_the_plan_has_said_so(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    target.create_topic(topic, config={"max.message.bytes": 20_000})
+    send(source, topic, numbered(0, 5))
+    settings = settings_of(topic, source, target, topic)
+    status, found = planned(settings)
+    assert status == 0
+    [note] = found["notes"]
+    assert re.search(
+        r"takes 20000 bytes at most .* and topic .* of the source 10\d\d\d\d\d: .*max.message.bytes=10", note
+    )
+    with running(settings) as mirror:
+        wait_copied(mirror, target, topic, 5)
+        send_rows(source, topic, (b"k", b"x" * 50_000))
+        wait_until(lambda: any(each.failure for each in mirror.figures().values()), WAIT_S, "the lane to stop",
+                   state=mirror.figures)  # fmt: skip
+        [figures] = mirror.figures().values()
+    assert re.search(rf"{topic}/0 at offset 5: .* has 50\d\d\d bytes, and it takes 20000 bytes", str(figures.failure))
+    assert "--topic-config max.message.bytes=50" in str(getattr(figures.failure, "remedy", ""))
+
+
+def test_settings_of_the_source_are_copied_and_those_that_the_target_does_not_know_are_left_out(
+    kafka_clusters: Callable[[str, int], KafkaCluster], source: KafkaCluster, topic: str
+) -> None:
+    target = kafka_clusters("0.11.0.3", 1)
+    config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "retention.bytes": 10_000_000,
+              "segment.ms": 600_000, "compression.type": "gzip", "max.compaction.lag.ms": 90_000_000,
+              "min.insync.replicas": 1, "message.timestamp.type": "LogAppendTime"}  # fmt: skip
+    source.create_topic(topic, config=config)
+    send(source, topic, numbered(0, 5), compression_codec="gzip")
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    status, found = planned(settings)
+    copied = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "10000000",
+              "segment.ms": "600000", "compression.type": "gzip"}  # fmt: skip
+    assert (status, found["config"], found["problems"]) == (0, copied, [])
+    assert found["notes"][:1] == [f"topic {topic} is made without max.compaction.lag.ms, which the target refuses"]
+    Mirror(settings).run()
+    assert values(target, topic) == numbered(0, 5)
+    status, found = planned(settings_of(topic, source, target, topic), "--prefix", "b.", "--topic-config", "nonsense=1")
+    assert status == 4
+    assert "nonsense" in found["problems"][0]
+
+
+def test_times_that_are_not_kept_and_codecs_that_are_made_anew_are_told(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    target.create_topic(topic, config={"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"})
+    send(source, topic, numbered(0, 5), compression_codec="gzip")
+    status, found = planned(settings_of(topic, source, target, topic))
+    assert status == 0
+    times, codec = found["notes"]
+    assert "message.timestamp.type=LogAppendTime: records get the time at which they are copied" in times
+    assert "compression.type=zstd, and the source has batches with gzip" in codec
+
+
+def test_records_that_this_mirror_has_not_written_are_told_by_the_plan(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 5))
+    Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    assert planned(settings_of(topic, source, target, topic))[0] == 0
+    status, found = planned(settings_of(f"{topic}-other", source, target, topic))
+    assert status == 4
+    assert f"{topic}/0 has offsets 0 to 4, and this mirror has not written them" in found["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "way", "reason"),
+    [
+        ("3.9.2", (), "whole", r"\d+ KiB on average"),
+        ("3.9.2", ("--timestamps", "target"), "decoded", "--timestamps target"),
+        ("0.8.2.2", (), "decoded", "messages of Kafka 0.8 to 0.10"),
+    ],
+)
+def test_the_plan_says_which_way_a_topic_is_copied(
+    kafka_clusters: Callable[[str, int], KafkaCluster], target: KafkaCluster, topic: str, version: str,
+    more: tuple[str, ...], way: str, reason: str,
+) -> None:  # fmt: skip
+    source = kafka_clusters(version, 1)
+    source.create_topic(topic, partitions=2)
+    settings = settings_of(topic, source, target, topic)
+    if version != "0.8.2.2":
+        assert planned(settings, *more)[1]["way"] == ("decoded" if more else "unknown")
+    send(source, topic, [random.Random(number).randbytes(1_000) for number in range(400)], batch_num_messages=200)
+    _, found = planned(settings, *more)
+    assert found["way"] == way
+    assert re.fullmatch(reason, found["reason"]), found
+    text = run_command(command(settings, "--whitelist", topic, *more, verb="plan")).stdout
+    assert ("whole batches: " if way == "whole" else "decoded: ") in text
+
+
+def test_small_batches_are_merged_and_the_plan_says_so(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 20))
+    _, found = planned(settings_of(topic, source, target, topic))
+    assert (found["way"], found["replication"]) == ("decoded", 1)
+    assert re.fullmatch(r"batches of \d+ bytes are merged", found["reason"])
+
+
+def test_topics_get_as_many_replicas_as_at_the_source_and_no_more_than_there_are_brokers(
+    kafka_clusters: Callable[[str, int], KafkaCluster], source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    old = kafka_clusters("0.8.2.2", 2)
+    old.create_topic(topic, assignment={0: [0, 1]})
+    source.create_topic(topic)
+    to = kafka_clusters("2.8.2", 2)
+    assert planned(settings_of(topic, old, to, topic))[1]["replication"] == 2
+    assert planned(settings_of(topic, source, to, topic))[1]["replication"] == 1
+    assert planned(settings_of(topic, old, target, topic))[1]["replication"] == 1

@@ -15,6 +15,7 @@ from zkconsumer.admin.values import count_of
 from zkconsumer.cli.option_types import ListingGroup, Seconds, named_values
 from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem, print_table, say, warn
 from zkconsumer.config.connection_settings import find_connection_settings
+from zkconsumer_error import printable
 
 if TYPE_CHECKING:
     from zkconsumer.mirror.lane_runs import Lane
@@ -94,7 +95,7 @@ def _chosen(command: Command) -> Command:
         click.option("--prefix", default="", metavar="TEXT", help="Comes before each name on the target."),
         click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Another name on the target."),
         click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N",
-                     help="Replicas on the target. [3, as far as there are brokers]"),
+                     help="Replicas on the target. [as at the source, as far as there are brokers]"),
         click.option("--topic-config", "settings", multiple=True, metavar="NAME=VALUE",
                      help="A setting of the topics that are made."),
         click.option("--timestamps", type=click.Choice(["source", "target"]), default="source",
@@ -190,13 +191,15 @@ def _print_plan(settings: MirrorSettings, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"topics": [each.as_json() for each in plans]}))
     else:
-        rows = [[each.source, each.target, str(each.partitions), each.action, _settings_text(each.settings)]
-                for each in plans]  # fmt: skip
-        print_table(["TOPIC", "ON THE TARGET", "PARTITIONS", "ACTION", "SETTINGS"], rows, right=(2,),
+        rows = [[each.source, each.target, str(each.partitions), each.action, each.way.text,
+                 _settings_text(each.settings)] for each in plans]  # fmt: skip
+        print_table(["TOPIC", "ON THE TARGET", "PARTITIONS", "ACTION", "COPIED AS", "SETTINGS"], rows, right=(2,),
                     marked=[index for index, each in enumerate(plans) if each.findings])  # fmt: skip
         for each in plans:
             for finding in each.findings:
                 print_problem(finding)
+            for note in each.notes:
+                click.echo(f"note: {printable(note)}")
     if any(each.findings for each in plans):
         raise click.exceptions.Exit(4)
 

@@ -35,8 +35,10 @@ from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
     AnotherWriter,
+    BatchRefused,
     BelowRun,
     LaneClosed,
+    LaneStopped,
     LaneStuck,
     MirrorError,
     MirrorRefused,
@@ -48,7 +50,9 @@ from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
+from zkconsumer.mirror.refused_records import refused_record
 from zkconsumer.mirror.state_log import StateLog
+from zkconsumer.mirror.topic_settings import settings_in_force
 from zkconsumer_error import ZkConsumerError
 
 log = logging.getLogger(__name__)
@@ -277,9 +281,20 @@ class LaneCopier:
                         return
                     self._follow(sender, target)
                 sender.flush(WAIT_S)
+            except BatchRefused as error:
+                raise self._refusal(error, sender) from error
             finally:
                 self._sender = None
                 self._source.stop()
+
+    def _refusal(self, error: BatchRefused, sender: LaneSender) -> LaneStopped:
+        """Return the error with the record of the source that the target refuses, as far as that can be told."""
+        data = None if error.offset is None else sender.held_data(error.offset)
+        run = None if error.offset is None else self._runs.at(error.offset)
+        if data is None or run is None or error.offset is None:
+            return error
+        settings = settings_in_force(self._settings.target, self.lane.target.topic)
+        return refused_record(self.lane, run.source_at(error.offset), error, data, settings)
 
     def _follow(self, sender: LaneSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""

@@ -29,11 +29,12 @@ from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
 from zkconsumer.mirror.errors import MirrorRefused, MirrorUnfinished
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.lane_source import SourcePool
+from zkconsumer.mirror.mirror_plan import TopicPlan
 from zkconsumer.mirror.pieces import BatchLimits
 from zkconsumer.mirror.reports import lane_states
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import StateLog
-from zkconsumer.mirror.topic_copies import TopicCopies, TopicPlan
+from zkconsumer.mirror.topic_copies import TopicCopies
 from zkconsumer.polling.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ def plan(settings: MirrorSettings) -> list[TopicPlan]:
         MirrorRefused: A cluster cannot be told from others, or a side is not named.
     """
     with ExitStack() as stack:
-        return TopicCopies(Both(settings, stack), settings).plan()
+        return TopicCopies(Both(settings, stack), settings).plan(describes=True)
 
 
 class _OwnedSlots:

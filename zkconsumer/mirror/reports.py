@@ -27,7 +27,7 @@ from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
-from zkconsumer.mirror.topic_copies import source_settings
+from zkconsumer.mirror.topic_settings import source_settings
 from zkconsumer.topic_reader.topic_reader import read_topic
 
 LEAF_OFFSETS: Final = 65_536

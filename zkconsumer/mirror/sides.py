@@ -41,7 +41,7 @@ class TopicRules:
     Attributes:
         prefix: Comes before each name on the target.
         renames: Name at the source -> name on the target.
-        replication: Replicas of each partition on the target; None: three, or as many as it has brokers.
+        replication: Replicas of each partition on the target; None: as at the source, or as many as it has brokers.
         settings: Settings of the topics that are made, which override those of the source.
     """
 

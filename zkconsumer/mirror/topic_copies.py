@@ -3,8 +3,6 @@
 Rules, and which failure each prevents:
 - The target's topics are made with the settings of the source: a topic that the brokers make on their own has other
   partitions, and a compacted one would be deleted by time.
-- What the target would delete at once is refused: records that are older than its `retention.ms` are gone seconds after
-  they were copied.
 - Topics that a mirror has written are no source for one back: records would go round for ever.
 - Partitions are added where the source has more; nothing is ever deleted.
 
@@ -13,74 +11,23 @@ Threads: one at a time.
 
 from __future__ import annotations
 
-import json
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from rebalance.zookeeper.port.requests import GetData
-from simpleconsumer.consumer import EARLIEST
-from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.admin import AdminError, BrokerAdmin, TopicRefused
-from zkconsumer.cluster.zookeeper_connection import read_all
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin import AdminError, TopicRefused
 from zkconsumer.filters import Whitelist
-from zkconsumer.mirror.compared_records import record_at
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.mirror_plan import Planner, TopicPlan, admin_of
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
+from zkconsumer.mirror.topic_settings import source_settings
 
 log = logging.getLogger(__name__)
 
 _INTERNAL: Final = "__"
-_COPIED: Final = (
-    "cleanup.policy", "max.message.bytes", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms",
-    "min.cleanable.dirty.ratio", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms",
-)  # fmt: skip
-"""Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
-_RETENTION_MS: Final = 7 * 86_400_000
-_MARGIN_MS: Final = 600_000
-
-
-@dataclass(frozen=True)
-class TopicPlan:
-    """What a mirror does about one topic.
-
-    Attributes:
-        source, target: Its names.
-        partitions: How many it has at the source.
-        has: How many it has on the target; 0: it is made.
-        settings: Those with which it is made.
-        replication: Replicas of each partition, when it is made.
-        findings: What speaks against it, sentences.
-    """
-
-    source: str
-    target: str
-    partitions: int
-    has: int
-    settings: Mapping[str, str]
-    replication: int
-    findings: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what JSON output has of it."""
-        return {
-            "topic": self.source, "target_topic": self.target, "partition_count": self.partitions,
-            "target_partition_count": self.has, "action": self.action, "config": dict(self.settings),
-            "replication": self.replication, "problems": list(self.findings),
-        }  # fmt: skip
-
-    @property
-    def action(self) -> str:
-        """What is done on the target."""
-        if not self.has:
-            return "create"
-        return "grow" if self.has < self.partitions else "write"
 
 
 class TopicCopies:
@@ -115,7 +62,7 @@ class TopicCopies:
             replication = min(self._settings.rules.replication or 3, len(cluster.brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
                       "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
-            self._unless_exists(name, lambda: self._admin().create_topic(
+            self._unless_exists(name, lambda: admin_of(self._settings).create_topic(
                 name, self._settings.slots, replication, config=config
             ))  # fmt: skip
             found = cluster.partitions([name]).get(name, ())
@@ -177,43 +124,14 @@ class TopicCopies:
             for name, found in partitions.items() if name in self._made for number in found[: self._made[name]]
         ]  # fmt: skip
 
-    def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
-        """Return what is done about each topic."""
-        chosen = self.names() if names is None else names
-        source = self._both.source.cluster.partitions(chosen)
-        rules = self._settings.rules
-        targets = [rules.name(name) for name in chosen]
-        twice = {name for name in targets if targets.count(name) > 1}
-        existing = self._both.target.cluster.partitions(targets)
-        brokers = len(self._both.target.cluster.brokers())
-        plans = []
-        for name in chosen:
-            if name not in source:  # deleted meanwhile
-                continue
-            target = rules.name(name)
-            has = len(existing.get(target, ()))
-            settings = _overrides(self._both.target, target) if has else self._new_settings(name)
-            findings = []
-            if target in twice:
-                findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
-            findings += self._obstacles(name, target, source[name])
-            if not has:
-                findings += self._too_old(name, source[name], settings)
-            replication = min(rules.replication or 3, brokers)
-            plans.append(TopicPlan(name, target, len(source[name]), has, settings, replication, tuple(findings)))
-        return plans
-
-    def _obstacles(self, name: str, target: str, partitions: Sequence[int | str]) -> Iterator[str]:
-        source_id = self._both.source_id
-        if source_id == self._both.target_id and target == name:
-            yield f"topic {name} would be copied into itself: both sides are cluster {source_id}"
-        if any(isinstance(number, str) for number in partitions):
-            yield f"topic {name} is of Kafka 0.7, whose positions are bytes: it cannot be copied"
+    def plan(self, names: list[str] | None = None, *, describes: bool = False) -> list[TopicPlan]:
+        """Return what is done about each topic; arguments as for `Planner.plan`, None for all that are copied."""
+        return Planner(self._both, self._settings).plan(self.names() if names is None else names, describes=describes)
 
     def _make(self, plan: TopicPlan) -> None:
         if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
             self.compacted.add(plan.source)
-        admin = self._admin()
+        admin = admin_of(self._settings)
         if plan.action == "create":
             self._unless_exists(plan.target, lambda: admin.create_topic(
                 plan.target, plan.partitions, plan.replication, config=plan.settings
@@ -228,71 +146,3 @@ class TopicCopies:
         except TopicRefused:
             if len(self._both.target.cluster.partitions([topic]).get(topic, ())) < partitions:
                 raise
-
-    def _admin(self) -> BrokerAdmin:
-        servers = self._settings.target["bootstrap.servers"]
-        return BrokerAdmin(servers, properties=self._settings.target, client_id=f"mirror-{self._settings.name}")
-
-    # -- settings ------------------------------------------------------------------------------------------------------
-
-    def _new_settings(self, topic: str) -> dict[str, str]:
-        found = {name: value for name, value in source_settings(self._both, topic).items() if name in _COPIED}
-        return {**found, **self._settings.rules.settings}
-
-    def _too_old(self, topic: str, partitions: Any, settings: Mapping[str, str]) -> list[str]:
-        """Return what says that the target would delete records at once."""
-        try:
-            retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
-        except ValueError:
-            return [f"retention.ms={settings['retention.ms']} of topic {topic} is no number"]
-        if retention_ms < 0 or self._settings.sets_times or settings.get("cleanup.policy", "delete") == "compact":
-            return []
-        side = self._both.source
-        names = [TopicPartition(topic, number) for number in partitions if isinstance(number, int)]
-        oldest: list[tuple[int, TopicPartition]] = []
-        for name, found in side.cluster.log_ends(names, [EARLIEST]).items():
-            first = _first(self._both, name, found)
-            if first is not None and first.timestamp_ms is not None and first.timestamp_ms >= 0:
-                oldest.append((first.timestamp_ms, name))
-        if not oldest:
-            return []
-        time_ms, name = min(oldest)
-        age_ms = int(time.time() * 1000) - time_ms
-        if age_ms < retention_ms - _MARGIN_MS:
-            return []
-        return [
-            f"{name.topic}/{name.partition} has a record that is {age_ms // 3_600_000} hours old, and the target keeps "
-            f"{retention_ms // 3_600_000} hours (retention.ms={retention_ms}): it would be deleted at once; give "
-            "--topic-config retention.ms=-1, or --timestamps target"
-        ]
-
-
-def source_settings(both: Both, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic of the source, as far as it tells."""
-    if both.port is None:
-        return _overrides(both.source, topic)
-    [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
-    data: Any = reply[0] if isinstance(reply, tuple) else None
-    return dict(json.loads(data).get("config", {})) if data else {}
-
-
-def _first(both: Both, name: TopicPartition, found: Any) -> Message | None:
-    if isinstance(found, str) or found[0] is None:
-        return None
-    try:
-        return record_at(both.source, name, int(found[0]))
-    except SimpleConsumerError as error:
-        log.info("mirror: the first record of %s/%s cannot be read: %s", *name, error)
-        return None
-
-
-def _overrides(side: Any, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic; none where the brokers do not tell (before Kafka 0.11)."""
-    for broker in side.cluster.brokers():
-        try:
-            with side.connect(broker) as client:
-                verdict, found = client.ask(KAFKA011.topic_overrides(topic))
-                return dict(found) if not verdict.error_code else {}
-        except SimpleConsumerError:
-            continue
-    return {}

@@ -1,0 +1,96 @@
+"""Looks at a few batches of partitions of the source, for the plan of a mirror: formats, sizes, records without keys.
+
+It reads one answer of each partition, at the start or at the end of its log. What it does not see is found when it is
+copied.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import KAFKA011, BatchHead, Dialect, dialect_of, head_with
+from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError
+from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.mirror.compared_records import Side
+from zkconsumer.mirror.plan_findings import Sample
+
+log = logging.getLogger(__name__)
+
+_LAST_RECORDS: Final = 1_000
+_FETCH_BYTES: Final = 128 * 1024
+_ALONE_BYTES: Final = 4 << 20
+_MOST_OF_A_FETCH: Final = 20
+_OVERHEAD: Final = 12
+_IS_CONTROL: Final = 32
+
+
+def samples(side: Side, names: Sequence[TopicPartition], *, at_start: bool) -> list[Sample]:
+    """Return a sample of each partition that has records and can be read now.
+
+    Args:
+        side: The cluster.
+        names: The partitions.
+        at_start: Of the first records; otherwise of some of the last thousand.
+    """
+    wanted: dict[Broker, list[FetchRequest]] = defaultdict(list)
+    leaders = side.cluster.leaders(names)
+    for name, found in side.cluster.log_ends(names, [EARLIEST, LATEST], read_committed=True).items():
+        if isinstance(found, str) or name not in leaders:
+            continue
+        start, end = (int(each or 0) for each in found)
+        if end > start:
+            offset = start if at_start else max(start, end - _LAST_RECORDS)
+            wanted[leaders[name]].append(FetchRequest(*name, offset, _FETCH_BYTES))
+    return [sample for broker, asked in wanted.items() for sample in _of_broker(side, broker, asked)]
+
+
+def _of_broker(side: Side, broker: Broker, asked: list[FetchRequest]) -> Iterator[Sample]:
+    dialect = dialect_of(broker)
+    try:
+        with side.connect(broker) as client:
+            for first in range(0, len(asked), _MOST_OF_A_FETCH):
+                some = asked[first : first + _MOST_OF_A_FETCH]
+                for request, found in zip(some, client.multifetch(some, 0, 1), strict=False):
+                    sample = _sample(dialect, request, found)
+                    yield sample if sample.records or sample.heads else _of_large(client, dialect, request)
+    except SimpleConsumerError as error:
+        log.info("mirror: broker %s gives no sample of its records: %s", broker.id, error)
+
+
+def _of_large(client: SimpleConsumer, dialect: Dialect, request: FetchRequest) -> Sample:
+    """Return the sample of a partition of which nothing has come: its first batch is larger than the answer was."""
+    request = request._replace(max_bytes=_ALONE_BYTES)
+    [found] = client.multifetch([request], 0, 1)
+    return _sample(dialect, request, found)
+
+
+def _sample(dialect: Dialect, request: FetchRequest, found: FetchedPartition) -> Sample:
+    name = TopicPartition(request.topic, request.partition)
+    records, keyless = 0, None
+    try:
+        for message in dialect.decode_messages(found.message_set, *name, request.offset):
+            records += 1
+            if message.key is None and keyless is None:
+                keyless = message.offset
+    except (MessageError, BrokenFraming) as error:  # the copying will stop there, and say why
+        log.info("mirror: a record of %s/%s cannot be read: %s", *name, error)
+    return Sample(name, tuple(_heads(dialect, found.message_set)), records, keyless)
+
+
+def _heads(dialect: Dialect, data: bytes | memoryview) -> Iterator[BatchHead]:
+    """Yield the heads of record batches, up to the first bytes of another format; the last batch may be cut off."""
+    at, whole = 0, memoryview(data)
+    while dialect is KAFKA011 and at < len(whole):
+        rest = whole[at:]
+        head = head_with(rest, int.from_bytes(rest[:8], "big", signed=True)) if len(rest) >= _OVERHEAD else None
+        if head is None or head.last_delta < 0:
+            return
+        if not head.attributes & _IS_CONTROL:
+            yield head
+        at += _OVERHEAD + head.size
