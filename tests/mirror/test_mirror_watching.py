@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -28,9 +29,14 @@ from mirroring import (
 
 from tests.interop.scrapes import scraped, value
 from zkconsumer import Producer, ProducerConfig
+from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.mirror import mirror_process
+from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.mirror_loops import TopicOrigins
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.reports import mirror_status
-from zkconsumer.mirror.sides import MirrorSettings
+from zkconsumer.mirror.sides import Both, MirrorSettings, TopicRules
+from zkconsumer.mirror.topic_copies import TopicCopies
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -301,3 +307,87 @@ def test_topics_get_as_many_replicas_as_at_the_source_and_no_more_than_there_are
     assert planned(settings_of(topic, old, to, topic))[1]["replication"] == 2
     assert planned(settings_of(topic, source, to, topic))[1]["replication"] == 1
     assert planned(settings_of(topic, old, target, topic))[1]["replication"] == 1
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+
+
+def topics_of(cluster: KafkaCluster, word: str) -> set[str]:
+    """The topics with a word in their names, without those of mirrors."""
+    [number, *_] = cluster.brokers
+    with closing(MetadataReader([("127.0.0.1", cluster.port(number))], "test", WAIT_S, security=None)) as reader:
+        return {name for name in reader.topics() if word in name and not name.startswith("__")}
+
+
+def test_mirrors_to_and_fro_that_start_at_the_same_time_copy_no_copies(
+    source: KafkaCluster, target: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_process, "_LOOK_S", 0.5)
+    for cluster in (source, target):
+        cluster.create_topic(f"first.{topic}")
+        send(cluster, f"first.{topic}", numbered(0, 10))
+    pattern = f".*{topic}"
+    there = settings_of(f"{topic}-there", source, target, pattern, by_brokers=True, rules=TopicRules(prefix="a."))
+    back = settings_of(f"{topic}-back", target, source, pattern, by_brokers=True, rules=TopicRules(prefix="b."))
+    with running(there) as one, running(back) as other:
+        wait_copied(one, target, f"a.first.{topic}", 10)
+        wait_copied(other, source, f"b.first.{topic}", 10)
+        for cluster in (source, target):  # these are seen later than the copies of the others
+            cluster.create_topic(f"later.{topic}")
+            send(cluster, f"later.{topic}", numbered(0, 10))
+        wait_copied(one, target, f"a.later.{topic}", 10)
+        wait_copied(other, source, f"b.later.{topic}", 10)
+    own = {f"first.{topic}", f"later.{topic}"}
+    assert topics_of(target, topic) == {*own, *(f"a.{name}" for name in own)}
+    assert topics_of(source, topic) == {*own, *(f"b.{name}" for name in own)}
+
+
+def test_three_clusters_in_a_circle_are_found_whatever_the_names(
+    source: KafkaCluster, target: KafkaCluster, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str
+) -> None:
+    third = kafka_clusters("1.1.1", 1)
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 10))
+
+    def step(start: KafkaCluster, end: KafkaCluster, prefix: str) -> MirrorSettings:
+        return settings_of(f"{topic}-{prefix}", start, end, f".*{topic}", by_brokers=True, until_end=True,
+                           rules=TopicRules(prefix=prefix))  # fmt: skip
+
+    Mirror(step(source, target, "a.")).run()
+    Mirror(step(target, third, "b.")).run()
+    assert values(third, f"b.a.{topic}") == numbered(0, 10)
+    with pytest.raises(MirrorRefused, match="no topic of the source matches"):
+        Mirror(step(third, source, "c.")).run()
+    assert topics_of(source, topic) == {topic}
+
+
+def test_a_circle_that_is_closed_later_stops_the_lanes_that_run(
+    source: KafkaCluster, target: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_process, "_LOOK_S", 0.5)
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 10))
+    back = settings_of(f"{topic}-back", target, source, topic, by_brokers=True)
+    with running(settings_of(topic, source, target, topic, by_brokers=True)) as mirror:
+        wait_copied(mirror, target, topic, 10)
+        with ExitStack() as stack:
+            both = Both(back, stack)
+            TopicCopies(both, back).make_state_topic()
+            TopicOrigins(both, back).announce({topic: topic})
+        wait_until(lambda: any(each.failure for each in mirror.figures().values()), WAIT_S, "the lane to stop",
+                   state=mirror.figures)  # fmt: skip
+        [figures] = mirror.figures().values()
+    assert re.search(rf"{topic}/0: its records come from cluster .*, which is the target", str(figures.failure))
+
+
+def test_a_topic_that_a_mirror_refuses_to_write_is_a_source_for_others(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    for cluster in (source, target):
+        cluster.create_topic(topic)
+        send(cluster, topic, numbered(0, 10))
+    with pytest.raises(MirrorRefused, match="this mirror has not written them"):
+        Mirror(settings_of(topic, source, target, topic, by_brokers=True, until_end=True)).run()
+    Mirror(settings_of(f"{topic}-back", target, source, topic, by_brokers=True, until_end=True,
+                       rules=TopicRules(prefix="b."))).run()  # fmt: skip
+    assert values(source, f"b.{topic}") == numbered(0, 10)

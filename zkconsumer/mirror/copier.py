@@ -195,6 +195,13 @@ class LaneCopier:
         self._stopping.set()
         self._source.wake()
 
+    def refuse(self, failure: ZkConsumerError) -> None:
+        """Copy no further, for good: something outside of the lane speaks against it. The first reason counts."""
+        if self.figures.failure is None:
+            log.error("mirror: lane %s is stopped: %s", self.lane.place, failure)
+            self.figures.failure = failure
+            self.stop()
+
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread to end after `stop`; return whether it has."""
         self._thread.join(max(0.0, timeout_s))

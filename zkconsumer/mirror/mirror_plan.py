@@ -61,6 +61,7 @@ class TopicPlan:
         findings: What speaks against it, sentences.
         notes: What the operator should know, sentences.
         way: How its records are copied.
+        is_foreign: Whether the target has records which this mirror has not written: its partitions refuse to start.
     """
 
     source: str
@@ -72,6 +73,7 @@ class TopicPlan:
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     way: Way = field(default_factory=Way)
+    is_foreign: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return what JSON output has of it."""
@@ -158,10 +160,10 @@ class Planner:
         found = _Facts(describes, len(self._both.target.cluster.brokers()), source_replicas(self._both, names))
         if names:
             found.target_defaults = broker_defaults(self._both.target)
+            found.foreign = self._foreign(existing)
         if describes:
             found.source_defaults = broker_defaults(self._both.source)
             found.takes_zstd = target_takes_zstd(self._both.target)
-            found.foreign = self._foreign(existing)
         return found
 
     def _foreign(self, existing: Mapping[str, Sequence[int | str]]) -> dict[str, str]:
@@ -184,6 +186,7 @@ class Planner:
 
     def _judged(self, plan: TopicPlan, partitions: Sequence[int | str], facts: _Facts) -> TopicPlan:
         """Return the plan of a topic with its settings, and with what speaks against it."""
+        plan = dataclasses.replace(plan, is_foreign=plan.target in facts.foreign)
         findings, notes = [*plan.findings, *self._obstacles(plan.source, plan.target, partitions)], list[str]()
         names = [TopicPartition(plan.source, number) for number in partitions if isinstance(number, int)]
         if plan.has:
@@ -203,7 +206,7 @@ class Planner:
             findings += keyless_findings(plan.target, in_force, [*first, *last])
         if not facts.describes:
             return dataclasses.replace(plan, settings=settings, findings=tuple(findings), notes=tuple(notes))
-        findings += [facts.foreign[plan.target]] if plan.target in facts.foreign else []
+        findings += [facts.foreign[plan.target]] if plan.is_foreign else []
         of_source = {**facts.source_defaults, **source_settings(self._both, plan.source)}
         sets_times = self._settings.sets_times
         notes += notes_of(plan.source, plan.target, of_source, in_force, last, sets_times=sets_times)

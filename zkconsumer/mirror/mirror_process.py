@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -26,7 +26,7 @@ from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import KafkaConsumerConfig
 from zkconsumer.errors import ReadFailed
 from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
-from zkconsumer.mirror.errors import MirrorRefused, MirrorUnfinished
+from zkconsumer.mirror.errors import LaneStuck, MirrorRefused, MirrorUnfinished
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.lane_source import SourcePool
 from zkconsumer.mirror.mirror_plan import TopicPlan
@@ -46,6 +46,7 @@ _CHECK_S: Final = 2.0
 _CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
+_LOOP_REMEDY: Final = "leave the topic out of one of the mirrors: --whitelist"
 
 
 class Mirror:
@@ -202,17 +203,25 @@ class _OwnedSlots:
         try:
             lanes = self._copies.lanes()
             self._incarnations.update(self._both.incarnations(sorted({lane.source.topic for lane in lanes})))
-        except (ClusterSilent, SimpleConsumerError, RebalanceError) as error:
+        except (ClusterSilent, SimpleConsumerError, RebalanceError, LaneStuck) as error:
             log.warning("mirror: the topics cannot be looked up now: %s", error)
             return
         self._lanes = lanes
         for slot, state in self._states.items():
             running = dict(self._mirror._slots.get(slot, {}))
+            self._refuse_loops(running)
             for lane in lanes:
                 if lane not in running and slot_of(lane, self._copies.slots) == slot:
                     running[lane] = LaneCopier(lane, state, self._pool, self._lane_settings())
                     running[lane].start()
             self._mirror._put(slot, running)
+
+    def _refuse_loops(self, running: Mapping[Lane, LaneCopier]) -> None:
+        """Stop the lanes whose records come from the target, as is known by now."""
+        for lane, copier in running.items():
+            reason = self._copies.why_refused(lane.source.topic)
+            if reason:
+                copier.refuse(MirrorRefused(f"{lane.place}: {reason}", _LOOP_REMEDY))
 
     def is_done(self) -> bool:
         """Return whether all is copied that was there: by this process, and by the others of the mirror.

@@ -12,7 +12,7 @@ Threads: one at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from simpleconsumer.types import TopicPartition
@@ -20,9 +20,9 @@ from zkconsumer.admin import AdminError, TopicRefused
 from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.mirror_loops import TopicOrigins
 from zkconsumer.mirror.mirror_plan import Planner, TopicPlan, admin_of
 from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.mirror.topic_settings import source_settings
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class TopicCopies:
         self._made: dict[str, int] = {}
         self._refused: dict[str, str] = {}
         self._has_begun = False
-        self._seen: set[str] = set()
+        self._origins = TopicOrigins(both, settings)
         self._copies: set[str] = set()
         self.compacted: set[str] = set()
         self.slots = 0
@@ -72,25 +72,15 @@ class TopicCopies:
         """Return the topics of the source that are copied."""
         topics = self._both.source.cluster.topics()
         chosen = [name for name in topics if not name.startswith(_INTERNAL) and self._subscription.matches(name)]
-        if not set(chosen) <= self._seen:
-            self._seen, self._copies = set(chosen), self._copies_of_the_target(topics)
+        self._copies = self._origins.look(topics)
         if self._both.source_id == self._both.target_id:
             made = {self._settings.rules.name(name) for name in chosen}
             chosen = [name for name in chosen if name not in made or self._settings.rules.name(name) == name]
         return [name for name in chosen if name not in self._copies]
 
-    def _copies_of_the_target(self, topics: list[str]) -> set[str]:
-        """Return the topics of the source that a mirror has written there out of this target: they are no source."""
-        properties = dict(self._settings.source)
-        found: set[str] = set()
-        for name in topics:
-            if name.startswith(MirrorSettings.STATE_PREFIX):
-                for lane in read_runs(self._settings.source_zookeeper, properties, name):
-                    if lane.cluster == self._both.target_id:
-                        found.add(lane.target.topic)
-        for name in sorted(found):
-            log.info("mirror: topic %s is a copy of the target's, and is not copied back", name)
-        return found
+    def why_refused(self, topic: str) -> str:
+        """Return why a topic of the source must not be copied, by the last look, a clause; empty if it may."""
+        return self._origins.reason(topic) if topic in self._copies else ""
 
     def count(self) -> int:
         """Return how many partitions are copied now."""
@@ -102,10 +92,15 @@ class TopicCopies:
         Raises:
             MirrorRefused: A topic cannot be copied; names it.
         """
+        rules = self._settings.rules
         partitions = self._both.source.cluster.partitions(self.names())
         new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
-        for plan in self.plan(new):
+        plans = self.plan(new)
+        self._announce(plans)
+        for plan in plans:
             try:
+                if plan.source in self._copies:
+                    raise MirrorRefused(f"topic {plan.source}: {self.why_refused(plan.source)}", "see docs/MIRROR.md")
                 if plan.findings:
                     raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
                 self._make(plan)
@@ -118,11 +113,19 @@ class TopicCopies:
                 continue
             self._made[plan.source] = plan.partitions
         self._has_begun = True
-        rules = self._settings.rules
         return [
             Lane(self._both.source_id, TopicPartition(name, number), TopicPartition(rules.name(name), number))
-            for name, found in partitions.items() if name in self._made for number in found[: self._made[name]]
+            for name, found in partitions.items() if name in self._made and name not in self._copies
+            for number in found[: self._made[name]]
         ]  # fmt: skip
+
+    def _announce(self, plans: Sequence[TopicPlan]) -> None:
+        """Tell other mirrors where the records come from, and look again at what they have told meanwhile."""
+        is_written = [plan.source for plan in plans if not plan.findings and not plan.is_foreign]
+        name = self._settings.rules.name
+        self._origins.announce({topic: name(topic) for topic in (*self._made, *is_written)})
+        if is_written:
+            self._copies = self._origins.look(self._both.source.cluster.topics())
 
     def plan(self, names: list[str] | None = None, *, describes: bool = False) -> list[TopicPlan]:
         """Return what is done about each topic; arguments as for `Planner.plan`, None for all that are copied."""

@@ -175,11 +175,13 @@ def accepted_settings(
         return everything, [], ""
     try:
         check(given)
-    except AdminError:
-        return everything, [], refused
+    except AdminError as error:
+        return everything, [], str(error)
     left_out = [
         name for name in sorted(copied) if name not in given and _is_refused(check, {**given, name: copied[name]})
-    ]
+    ]  # fmt: skip
+    if not left_out:  # they are refused together
+        return everything, [], refused
     return {name: value for name, value in everything.items() if name not in left_out}, left_out, ""
 
 
