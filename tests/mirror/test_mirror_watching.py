@@ -27,6 +27,7 @@ from mirroring import (
     wait_copied,
 )
 
+from tests.client_quotas import set_quota
 from tests.interop.scrapes import scraped, value
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -107,6 +108,26 @@ def test_the_lag_in_time_of_records_without_times_is_unknown_and_not_0(
     assert (row["lag"], row["lag_ms"]) == (0, 0)
 
 
+def test_a_running_mirror_tells_the_age_of_what_it_has_in_hand(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    now_ms = int(time.time() * 1000)
+    for hours in (5, 4, 3, 2):  # batches of their own, which are not merged
+        send_rows(source, topic, (b"k", random.Random(hours).randbytes(20_000)), time_ms=now_ms - hours * HOUR_MS)
+    ages: list[int] = []
+
+    def is_copied(mirror: Mirror) -> bool:
+        ages.extend(each.lag_ms // HOUR_MS for each in mirror.figures().values() if each.lag and each.lag_ms)
+        return [(each.lag, each.lag_ms) for each in mirror.figures().values()] == [(0, 0)]
+
+    with running(settings_of(topic, source, target, topic, rate_bytes=10_000)) as mirror:
+        wait_until(lambda: is_copied(mirror), WAIT_S, "all to be copied", state=mirror.figures)
+    assert ages
+    assert ages == sorted(ages, reverse=True)
+    assert set(ages) <= {5, 4, 3, 2}
+
+
 # -- figures of a process ----------------------------------------------------------------------------------------------
 
 
@@ -140,6 +161,27 @@ def test_a_running_mirror_serves_its_figures_to_prometheus(
         process.terminate()
         process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_the_time_of_throttling_by_both_clusters_is_counted(
+    source: KafkaCluster, target: KafkaCluster, topic: str, side: str
+) -> None:
+    source.create_topic(topic)
+    settings = settings_of(topic, source, target, topic, by_brokers=True)
+    if side == "source":
+        set_quota(source, f"mirror-{topic}", consumer_byte_rate=20_000)
+    else:
+        set_quota(target, f"mirror-{topic}", producer_byte_rate=20_000)
+    with running(settings) as mirror:
+        wait_until(lambda: set(mirror.throttled_ms()) == {"source", "target"}, WAIT_S, "the clusters to be known")
+        for first in range(0, 300, 30):  # a batch that is larger than ten seconds of a quota is never delivered
+            send(source, topic, numbered(first, first + 30, 1_000))
+        wait_until(lambda: mirror.throttled_ms()[side] > 0, WAIT_S, f"the {side} to throttle",
+                   state=lambda: (mirror.throttled_ms(), mirror.figures()))  # fmt: skip
+        wait_copied(mirror, target, topic, 300)
+        assert [name for name, time_ms in mirror.throttled_ms().items() if time_ms] == [side]
+    assert values(target, topic) == numbered(0, 300, 1_000)
 
 
 # -- what a plan says --------------------------------------------------------------------------------------------------

@@ -23,9 +23,17 @@ from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.admin import BrokerAdmin, TopicRefused
 from zkconsumer.mirror.compared_records import record_at
-from zkconsumer.mirror.plan_findings import Way, foreign_finding, is_compacted, keyless_findings, notes_of, way_of
+from zkconsumer.mirror.plan_findings import (
+    Sample,
+    Way,
+    foreign_finding,
+    is_compacted,
+    keyless_findings,
+    notes_of,
+    way_of,
+)
 from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.source_samples import samples
+from zkconsumer.mirror.source_samples import samples, source_replicas, source_settings
 from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.mirror.topic_settings import (
     COPIED,
@@ -33,8 +41,6 @@ from zkconsumer.mirror.topic_settings import (
     broker_defaults,
     overrides,
     settings_in_force,
-    source_replicas,
-    source_settings,
     target_takes_zstd,
 )
 
@@ -199,11 +205,13 @@ class Planner:
             in_force = {**facts.target_defaults, **settings}
             notes += [f"topic {plan.target} is made without {name}, which the target refuses" for name in left_out]
             findings += [refused] if refused else self._too_old(plan.source, names, in_force)
-        if facts.describes or not plan.has:
-            is_looked_at = is_compacted(in_force)
-            last = samples(self._both.source, names if is_looked_at else names[:_MOST_SAMPLES], at_start=False)
-            first = samples(self._both.source, names, at_start=True) if is_looked_at else []
+        last: list[Sample] = []
+        if is_compacted(in_force) and (facts.describes or not plan.has):
+            last = samples(self._both.source, names, at_start=False)
+            first = samples(self._both.source, names, at_start=True)
             findings += keyless_findings(plan.target, in_force, [*first, *last])
+        elif facts.describes:
+            last = samples(self._both.source, names[:_MOST_SAMPLES], at_start=False)
         if not facts.describes:
             return dataclasses.replace(plan, settings=settings, findings=tuple(findings), notes=tuple(notes))
         findings += [facts.foreign[plan.target]] if plan.is_foreign else []

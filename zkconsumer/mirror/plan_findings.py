@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from simpleconsumer import codecs
 from simpleconsumer.dialect import BatchHead
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.values import count_of
 from zkconsumer.mirror.pieces import WHOLE_BYTES
 
 _CODEC_MASK: Final = 7
@@ -94,7 +95,7 @@ def keyless_findings(target: str, settings: Settings, found: Sequence[Sample]) -
         return []
     (topic, partition), offset = offsets[0]
     others = {name for name, _ in offsets[1:]} - {offsets[0][0]}
-    more = f", and so have {len(others)} other partitions" if others else ""
+    more = f", and so has {count_of(len(others), 'other partition')}" if others else ""
     return [
         f"{topic}/{partition} has a record without a key at offset {offset}{more}, and topic {target} is compacted "
         f"(cleanup.policy={settings['cleanup.policy']}): its brokers refuse such records; {_COPY_ON_COMPACTED}"

@@ -26,8 +26,8 @@ from zkconsumer.mirror.copier import lag_in_ms
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.source_samples import source_settings
 from zkconsumer.mirror.state_log import read_runs
-from zkconsumer.mirror.topic_settings import source_settings
 from zkconsumer.topic_reader.topic_reader import read_topic
 
 LEAF_OFFSETS: Final = 65_536

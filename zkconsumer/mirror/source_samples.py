@@ -1,4 +1,4 @@
-"""Looks at a few batches of partitions of the source, for the plan of a mirror: formats, sizes, records without keys.
+"""Looks at the topics of the source, for the plan of a mirror: their settings and replicas, and a few of their batches.
 
 It reads one answer of each partition, at the start or at the end of its log. What it does not see is found when it is
 copied.
@@ -8,17 +8,24 @@ Threads: any.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.port.requests import GetData
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, BatchHead, Dialect, dialect_of, head_with
 from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.plan_findings import Sample
+from zkconsumer.mirror.sides import Both
+from zkconsumer.mirror.topic_settings import overrides
 
 log = logging.getLogger(__name__)
 
@@ -94,3 +101,36 @@ def _heads(dialect: Dialect, data: bytes | memoryview) -> Iterator[BatchHead]:
         if not head.attributes & _IS_CONTROL:
             yield head
         at += _OVERHEAD + head.size
+
+
+# -- what the source tells of its topics ------------------------------------------------------------------------------
+
+
+def source_settings(both: Both, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic of the source, as far as it tells."""
+    if both.port is None:
+        return overrides(both.source, topic)
+    [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
+    data: Any = reply[0] if isinstance(reply, tuple) else None
+    return dict(json.loads(data).get("config", {})) if data else {}
+
+
+def source_replicas(both: Both, topics: Sequence[str]) -> dict[str, int]:
+    """Return how many replicas the partitions of topics of the source have; a topic is missing if it does not tell."""
+    reader = both.source.cluster.reader
+    if isinstance(reader, MetadataReader):
+        found = reader.existing_topics(topics)
+        counts = {name: [len(row.replicas) for row in each.partitions] for name, each in found.items()}
+    else:
+        assert both.port is not None
+        replies = read_all(both.port, [GetData(znodes.topic_path(name)) for name in topics])
+        counts = {name: _replicas_in(reply) for name, reply in zip(topics, replies, strict=True)}
+    return {name: max(each) for name, each in counts.items() if each}
+
+
+def _replicas_in(reply: Any) -> list[int]:
+    """Return the numbers of replicas in the node of a topic; none for one of Kafka 0.7, which lists no replicas."""
+    try:
+        return [len(each) for each in json.loads(reply[0])["partitions"].values()] if isinstance(reply, tuple) else []
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []

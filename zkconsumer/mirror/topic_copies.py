@@ -23,7 +23,7 @@ from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.mirror_loops import TopicOrigins
 from zkconsumer.mirror.mirror_plan import Planner, TopicPlan, admin_of
 from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.topic_settings import source_settings
+from zkconsumer.mirror.source_samples import source_settings
 
 log = logging.getLogger(__name__)
 

@@ -11,24 +11,16 @@ Threads: any.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from rebalance.zookeeper import znodes
-from rebalance.zookeeper.port.requests import GetData
 from simpleconsumer.dialect import KAFKA011, takes_zstd
 from simpleconsumer.dialect_types import Request, VersionedRequest
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.messages.topics import DESCRIBE_CONFIGS
 from zkconsumer.admin import AdminError, TopicRefused
-from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.mirror.compared_records import Side
-
-if TYPE_CHECKING:
-    from zkconsumer.mirror.sides import Both
 
 log = logging.getLogger(__name__)
 
@@ -122,36 +114,6 @@ def overrides(side: Side, topic: str) -> dict[str, str]:
         except SimpleConsumerError:
             continue
     return {}
-
-
-def source_settings(both: Both, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic of the source, as far as it tells."""
-    if both.port is None:
-        return overrides(both.source, topic)
-    [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
-    data: Any = reply[0] if isinstance(reply, tuple) else None
-    return dict(json.loads(data).get("config", {})) if data else {}
-
-
-def source_replicas(both: Both, topics: Sequence[str]) -> dict[str, int]:
-    """Return how many replicas the partitions of topics of the source have; a topic is missing if it does not tell."""
-    reader = both.source.cluster.reader
-    if isinstance(reader, MetadataReader):
-        found = reader.existing_topics(topics)
-        counts = {name: [len(row.replicas) for row in each.partitions] for name, each in found.items()}
-    else:
-        assert both.port is not None
-        replies = read_all(both.port, [GetData(znodes.topic_path(name)) for name in topics])
-        counts = {name: _replicas_in(reply) for name, reply in zip(topics, replies, strict=True)}
-    return {name: max(each) for name, each in counts.items() if each}
-
-
-def _replicas_in(reply: Any) -> list[int]:
-    """Return the numbers of replicas in the node of a topic; none for one of Kafka 0.7, which lists no replicas."""
-    try:
-        return [len(each) for each in json.loads(reply[0])["partitions"].values()] if isinstance(reply, tuple) else []
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return []
 
 
 def accepted_settings(
