@@ -378,6 +378,7 @@ class LaneCopier:
             return None
         self._in_hand.extend((piece.first_offset + piece.records, piece.time_ms) for piece in found)
         for piece in found:
+            self._note(sender, None)
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None
