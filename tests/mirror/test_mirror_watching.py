@@ -216,6 +216,15 @@ def test_records_without_keys_are_refused_for_a_compacted_topic_with_their_offse
     assert end_of(target, settings.state_topic) == -1
 
 
+def test_the_very_last_record_is_looked_at(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+    source.create_topic(topic)
+    for first in range(0, 400, 40):
+        send(source, topic, numbered(first, first + 40, 1_000))
+    send_rows(source, topic, (None, b"no key"))
+    _, found = planned(settings_of(topic, source, target, topic), "--topic-config", "cleanup.policy=compact")
+    assert "without a key at offset 400" in found["problems"][0]
+
+
 @pytest.mark.parametrize("version", ["4.3.1", "1.1.1"])
 def test_a_record_without_a_key_that_turns_up_later_stops_its_lane_and_is_named(
     source: KafkaCluster, target: KafkaCluster, kafka_clusters: Callable[[str, int], KafkaCluster], topic: str,

@@ -177,18 +177,16 @@ class Planner:
         names = [TopicPartition(topic, number) for topic, numbers in existing.items() for number in numbers]
         cluster = self._both.target.cluster
         bounds = cluster.log_ends(names, [EARLIEST, LATEST])  # before the runs, which are stored before their records
-        known = set()
-        if self._settings.state_topic in cluster.topics():
-            known = {lane.target for lane in read_runs(None, self._settings.target, self._settings.state_topic)}
-        found: dict[str, str] = {}
-        for name in names:
-            ends = bounds[name]
-            if isinstance(ends, str) or name in known or name.topic in found:
-                continue
-            start, end = (int(each or 0) for each in ends)
+        filled: dict[TopicPartition, tuple[int, int]] = {}
+        for name, found in bounds.items():
+            start, end = (0, 0) if isinstance(found, str) else (int(each or 0) for each in found)
             if end > start:
-                found[name.topic] = foreign_finding(name.topic, name.partition, start, end)
-        return found
+                filled[name] = (start, end)
+        known = set()
+        if filled and self._settings.state_topic in cluster.topics():
+            known = {lane.target for lane in read_runs(None, self._settings.target, self._settings.state_topic)}
+        foreign = sorted(set(filled) - known, reverse=True)  # the first one of a topic is named
+        return {name.topic: foreign_finding(*name, *filled[name]) for name in foreign}
 
     def _judged(self, plan: TopicPlan, partitions: Sequence[int | str], facts: _Facts) -> TopicPlan:
         """Return the plan of a topic with its settings, and with what speaks against it."""
@@ -207,11 +205,11 @@ class Planner:
             findings += [refused] if refused else self._too_old(plan.source, names, in_force)
         last: list[Sample] = []
         if is_compacted(in_force) and (facts.describes or not plan.has):
-            last = samples(self._both.source, names, at_start=False)
-            first = samples(self._both.source, names, at_start=True)
-            findings += keyless_findings(plan.target, in_force, [*first, *last])
+            last = samples(self._both.source, names)
+            both_ends = [*samples(self._both.source, names, None), *samples(self._both.source, names, 1)]
+            findings += keyless_findings(plan.target, in_force, [*both_ends, *last])
         elif facts.describes:
-            last = samples(self._both.source, names[:_MOST_SAMPLES], at_start=False)
+            last = samples(self._both.source, names[:_MOST_SAMPLES])
         if not facts.describes:
             return dataclasses.replace(plan, settings=settings, findings=tuple(findings), notes=tuple(notes))
         findings += [facts.foreign[plan.target]] if plan.is_foreign else []
@@ -245,9 +243,10 @@ class Planner:
                     raise
 
         key = tuple(sorted({**copied, **given}.items()))
-        if key not in facts.accepted:
-            facts.accepted[key] = accepted_settings(check, copied, given)
-        return facts.accepted[key]
+        found = facts.accepted.get(key) or accepted_settings(check, copied, given)
+        if not found[2]:  # a refusal may be about the topic, and not about its settings
+            facts.accepted[key] = found
+        return found
 
     def _too_old(self, topic: str, names: Sequence[TopicPartition], settings: Mapping[str, str]) -> list[str]:
         """Return what says that the target would delete records at once."""

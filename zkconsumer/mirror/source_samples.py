@@ -29,7 +29,8 @@ from zkconsumer.mirror.topic_settings import overrides
 
 log = logging.getLogger(__name__)
 
-_LAST_RECORDS: Final = 1_000
+LAST_RECORDS: Final = 1_000
+"""So many records before the end a sample starts, which has several batches then."""
 _FETCH_BYTES: Final = 128 * 1024
 _ALONE_BYTES: Final = 4 << 20
 _MOST_OF_A_FETCH: Final = 20
@@ -37,14 +38,16 @@ _OVERHEAD: Final = 12
 _IS_CONTROL: Final = 32
 
 
-def samples(side: Side, names: Sequence[TopicPartition], *, at_start: bool) -> list[Sample]:
-    """Return a sample of each partition that has records and can be read now.
+def samples(side: Side, names: Sequence[TopicPartition], last: int | None = LAST_RECORDS) -> list[Sample]:
+    """Return a sample of each partition that has records and can be read now: as many as fit into one answer.
 
     Args:
         side: The cluster.
         names: The partitions.
-        at_start: Of the first records; otherwise of some of the last thousand.
+        last: From so many records before the end on; None: from the start on.
     """
+    if not names:
+        return []
     wanted: dict[Broker, list[FetchRequest]] = defaultdict(list)
     leaders = side.cluster.leaders(names)
     for name, found in side.cluster.log_ends(names, [EARLIEST, LATEST], read_committed=True).items():
@@ -52,7 +55,7 @@ def samples(side: Side, names: Sequence[TopicPartition], *, at_start: bool) -> l
             continue
         start, end = (int(each or 0) for each in found)
         if end > start:
-            offset = start if at_start else max(start, end - _LAST_RECORDS)
+            offset = start if last is None else max(start, end - last)
             wanted[leaders[name]].append(FetchRequest(*name, offset, _FETCH_BYTES))
     return [sample for broker, asked in wanted.items() for sample in _of_broker(side, broker, asked)]
 
