@@ -268,6 +268,27 @@ def test_a_record_that_is_larger_than_the_target_takes_stops_its_lane_and_the_pl
     assert "--topic-config max.message.bytes=50" in str(getattr(figures.failure, "remedy", ""))
 
 
+def test_batches_that_are_merged_keep_to_the_limit_of_the_target(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, config={"max.message.bytes": 9_000})
+    for first in range(0, 300, 30):
+        send(source, topic, numbered(first, first + 30, 200))
+    Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    assert values(target, topic) == numbered(0, 300, 200)
+
+
+def test_a_large_batch_of_small_records_is_cut_where_the_target_takes_less(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    target.create_topic(topic, config={"max.message.bytes": 20_000})
+    send(source, topic, numbered(0, 300, 200), compression_codec="gzip")
+    send(source, topic, [random.Random(number).randbytes(200) for number in range(300)])
+    Mirror(settings_of(topic, source, target, topic, until_end=True)).run()
+    assert len(values(target, topic)) == 600
+
+
 def test_settings_of_the_source_are_copied_and_those_that_the_target_does_not_know_are_left_out(
     kafka_clusters: Callable[[str, int], KafkaCluster], source: KafkaCluster, topic: str
 ) -> None:

@@ -49,7 +49,7 @@ from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
-from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
+from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, limits_of, pieces
 from zkconsumer.mirror.refused_records import refused_record
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer.mirror.topic_settings import settings_in_force
@@ -181,6 +181,7 @@ class LaneCopier:
         self._sender: LaneSender | None = None
         self._runs = LaneMap(lane)
         self._settled_at = 0.0
+        self._limits = settings.limits
         self._saw_transactions = False
         self._lost_at = 0
         self._in_hand: deque[tuple[int, int]] = deque()  # the end of each batch in the source, and its time
@@ -278,6 +279,9 @@ class LaneCopier:
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
         last = self._runs.runs[-1]
+        self._limits = limits_of(
+            self._settings.limits, settings_in_force(self._settings.target, self.lane.target.topic)
+        )
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
@@ -367,7 +371,7 @@ class LaneCopier:
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
+        limits = self._limits._replace(takes_zstd=sender.takes_zstd)
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | None = None
         try:

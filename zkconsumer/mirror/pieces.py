@@ -9,7 +9,7 @@ Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
@@ -24,6 +24,8 @@ _FRAME_BYTES: Final = 20
 """Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
 """The size in the head of a batch does not count its first bytes."""
+_HEAD_BYTES: Final = 128
+"""The head of a batch takes less."""
 _CODEC_MASK: Final = 7
 _HAS_BROKER_TIME: Final = 8
 _IS_TRANSACTIONAL: Final = 16
@@ -42,6 +44,7 @@ class BatchLimits(NamedTuple):
         codec: The codec for records that came without a batch of Kafka 0.11.
         takes_zstd: Whether the target takes zstd.
         sets_times: Records get the time at which they are copied.
+        most_bytes: A batch that is larger is not copied whole, as the target does not take it.
     """
 
     batch_bytes: int = 524_288
@@ -50,6 +53,21 @@ class BatchLimits(NamedTuple):
     codec: str = "none"
     takes_zstd: bool = True
     sets_times: bool = False
+    most_bytes: int = 1 << 31
+
+
+def limits_of(limits: BatchLimits, settings: Mapping[str, str]) -> BatchLimits:
+    """Return the limits for a topic of the target, which takes no batches that are larger than its own limit.
+
+    Args:
+        limits: Of all topics.
+        settings: Those of the topic that are in force, as far as they are known.
+    """
+    most = settings.get("max.message.bytes", "")
+    if not most.isdigit():
+        return limits
+    batch_bytes = min(limits.batch_bytes, max(1, int(most) - _HEAD_BYTES))
+    return limits._replace(batch_bytes=batch_bytes, most_bytes=int(most))
 
 
 class CopiedBatch(NamedTuple):
@@ -153,7 +171,7 @@ def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: BatchLimits)
     codec = head.attributes & _CODEC_MASK
     is_known = chunk.high_watermark is None or head.last_offset < chunk.high_watermark
     return (
-        _OVERHEAD + head.size >= WHOLE_BYTES
+        WHOLE_BYTES <= _OVERHEAD + head.size <= limits.most_bytes
         and head.records == head.last_delta + 1
         and head.base_offset >= position
         and is_known

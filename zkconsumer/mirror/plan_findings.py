@@ -126,8 +126,8 @@ def notes_of(
     if theirs is not None and ours is not None and ours < theirs:
         notes.append(
             f"topic {target} takes {ours} bytes at most (max.message.bytes), and topic {topic} of the source {theirs}: "
-            f"a larger batch would stop its partition; give --topic-config max.message.bytes={theirs}, or set it "
-            "there with `zkconsumer topics set`"
+            "a larger record would stop its partition, and larger batches are decoded; give --topic-config "
+            f"max.message.bytes={theirs}, or set it there with `zkconsumer topics set`"
         )
     if settings.get("message.timestamp.type") == "LogAppendTime" and not sets_times:
         notes.append(
