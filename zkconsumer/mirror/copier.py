@@ -250,7 +250,8 @@ class LaneCopier:
         if not isinstance(fault, ZkConsumerError):  # a bug; the other lanes go on, and this one says so
             log.error("mirror: lane %s has ended by a fault", self.lane.place, exc_info=fault)
             fault = MirrorError(f"{self.lane.place} ended by a bug: {type(fault).__name__}: {fault}")
-        self.figures.failure = fault
+        if self.figures.failure is None:  # `refuse` may have been first
+            self.figures.failure = fault
         self._source.stop()
         log.error("mirror: lane %s is stopped: %s", self.lane.place, fault)
 

@@ -98,9 +98,9 @@ class TopicCopies:
         plans = self.plan(new)
         self._announce(plans)
         for plan in plans:
+            if plan.source in self._copies:  # as another mirror has told just now
+                continue
             try:
-                if plan.source in self._copies:
-                    raise MirrorRefused(f"topic {plan.source}: {self.why_refused(plan.source)}", "see docs/MIRROR.md")
                 if plan.findings:
                     raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
                 self._make(plan)
