@@ -42,6 +42,7 @@ _ALL_REPLICAS: Final = -1
 _SLOT: Final = 0
 """The partition of the state topic that has the announcements."""
 _STORE_S: Final = 5.0
+_LEADERS_S: Final = 5.0
 _RETRY_S: Final = 0.5
 
 
@@ -120,16 +121,32 @@ class TopicOrigins:
             TopicPartition(name, number)
             for name, numbers in cluster.partitions(list(names)).items() for number in numbers
         ]  # fmt: skip
-        for name, found in cluster.log_ends(partitions, [EARLIEST, LATEST]).items():
-            if isinstance(found, str):
-                raise ReadFailed(f"{name.topic}/{name.partition} cannot be read: {found}")
-            start, end = (int(each or 0) for each in found)
+        for name, (start, end) in self._bounds(partitions).items():
             position = max(start, self._next.get(name, start))
             if position > end:  # it was deleted and created again
                 position = start
             if end > position:
                 self._read_partition(name, position)
             self._next[name] = end
+
+    def _bounds(self, names: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return where logs start and end; waits for the leaders of topics that were just made."""
+        deadline = time.monotonic() + _LEADERS_S
+        bounds: dict[TopicPartition, tuple[int, int]] = {}
+        while True:
+            missing = [name for name in names if name not in bounds]
+            reasons: dict[TopicPartition, str] = {}
+            for name, found in self._both.source.cluster.log_ends(missing, [EARLIEST, LATEST]).items():
+                if isinstance(found, str):
+                    reasons[name] = found
+                else:
+                    bounds[name] = int(found[0] or 0), int(found[1] or 0)
+            if not reasons:
+                return bounds
+            if time.monotonic() > deadline:
+                name, reason = min(reasons.items())
+                raise ReadFailed(f"{name.topic}/{name.partition} cannot be read: {reason}")
+            time.sleep(_RETRY_S)
 
     def _read_partition(self, name: TopicPartition, position: int) -> None:
         given = {**self._settings.source, "isolation.level": "read_uncommitted"}
