@@ -174,7 +174,7 @@ def test_tests_that_are_named_without_their_file_exist() -> None:
     assert named - defined == set()
 
 
-OF_BROKERS = {"producer.id.expiration.ms", "unstable.api.versions.enable"}
+OF_BROKERS = {"max.message.bytes", "producer.id.expiration.ms", "unstable.api.versions.enable"}
 """Settings of Kafka's brokers that the documents name, beside ours."""
 
 

@@ -38,12 +38,12 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
              "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
              "metadata resource_type pattern_type operation permission target_topic cluster_id cause action hash "
-             "target_hash"),
+             "target_hash way"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
                      "transaction_start first_ms last_ms first_offset next_offset high_watermark commit_ms "
-                     "leader_epoch target_latest target_offset"),
+                     "leader_epoch target_latest target_offset lag_ms"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left producer_id offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing "
                "files_before entry_index bytes_before files_after bytes_after segments size_bytes target_partition "

@@ -100,7 +100,7 @@ def test_names_carry_units_and_each_is_documented(
     exported = {metric.name for metric in LagCollector(LagExporter("localhost:1")).describe()}
     exported |= {f"{name}_total" for name in exported}
     page = OPERATIONS.read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `(zkconsumer_(?!producer_)\w+)", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(zkconsumer_(?!producer_|mirror_)\w+)", page, re.MULTILINE))
     assert names == documented - exported
 
 

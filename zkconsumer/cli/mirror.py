@@ -6,6 +6,7 @@ import json
 import select
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -14,12 +15,14 @@ from zkconsumer.admin.values import count_of
 from zkconsumer.cli.option_types import ListingGroup, Seconds, named_values
 from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem, print_table, say, warn
 from zkconsumer.config.connection_settings import find_connection_settings
+from zkconsumer_error import printable
 
 if TYPE_CHECKING:
     from zkconsumer.mirror.lane_runs import Lane
     from zkconsumer.mirror.mirror_process import Mirror
     from zkconsumer.mirror.reports import LaneAudit, LaneProgress
     from zkconsumer.mirror.sides import MirrorSettings
+    from zkconsumer.prometheus import MetricsServer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _JOIN_S: Final = 60.0
@@ -99,7 +102,7 @@ def _chosen(command: Command) -> Command:
         click.option("--prefix", default="", metavar="TEXT", help="Comes before each name on the target."),
         click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Another name on the target."),
         click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N",
-                     help="Replicas on the target. [3, as far as there are brokers]"),
+                     help="Replicas on the target. [as at the source, as far as there are brokers]"),
         click.option("--topic-config", "settings", multiple=True, metavar="NAME=VALUE",
                      help="A setting of the topics that are made."),
         click.option("--timestamps", type=click.Choice(["source", "target"]), default="source",
@@ -127,12 +130,31 @@ def _chosen(command: Command) -> Command:
 @click.option("--until-end", is_flag=True, help="End when all is copied that is there.")
 @click.option("--progress", "progress_s", type=Seconds(0.1), default=10.0, metavar="SECONDS",
               help="Time between two lines on standard error. [10]")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535),
+              help="Serve metrics to Prometheus at this port; 0 chooses a free one and prints it.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS",
+              help="With --port: the address to listen on; 0.0.0.0 for all. [127.0.0.1]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Do what `mirror plan` does, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
-def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any) -> None:
+def run_mirror(
+    progress_s: float, as_json: bool, until_end: bool, port: int | None, host: str, dry_run: bool, **options: Any
+) -> None:  # fmt: skip
     """Copy until Ctrl-C, or with --until-end until everything is copied."""
     from zkconsumer.mirror.mirror_process import Mirror
 
-    running = Mirror(_settings(until_end=until_end, **options))
+    settings = _settings(until_end=until_end, **options)
+    if dry_run:
+        _print_plan(settings, as_json)
+        return
+    running = Mirror(settings)
+    with ExitStack() as stack:
+        if port is not None:
+            stack.enter_context(_served(running, port, host))
+        _run(running, progress_s, as_json, until_end)
+
+
+def _run(running: Mirror, progress_s: float, as_json: bool, until_end: bool) -> None:
+    """Copy on a thread of its own, and print how far it is, until a signal comes or the copying ends."""
     failure: list[Exception] = []
 
     def run() -> None:
@@ -170,20 +192,25 @@ def run_mirror(progress_s: float, as_json: bool, until_end: bool, **options: Any
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan_mirror(as_json: bool, **options: Any) -> None:
     """Print what would be made on the target, and what speaks against it."""
+    _print_plan(_settings(**options), as_json)
+
+
+def _print_plan(settings: MirrorSettings, as_json: bool) -> None:
     from zkconsumer.mirror.mirror_process import plan
 
-    settings = _settings(**options)
     plans = plan(settings)
     if as_json:
         click.echo(json.dumps({"topics": [each.as_json() for each in plans]}))
     else:
-        rows = [[each.source, each.target, str(each.partitions), each.action, _settings_text(each.settings)]
-                for each in plans]  # fmt: skip
-        print_table(["TOPIC", "ON THE TARGET", "PARTITIONS", "ACTION", "SETTINGS"], rows, right=(2,),
+        rows = [[each.source, each.target, str(each.partitions), each.action, each.way.text,
+                 _settings_text(each.settings)] for each in plans]  # fmt: skip
+        print_table(["TOPIC", "ON THE TARGET", "PARTITIONS", "ACTION", "COPIED AS", "SETTINGS"], rows, right=(2,),
                     marked=[index for index, each in enumerate(plans) if each.findings])  # fmt: skip
         for each in plans:
             for finding in each.findings:
                 print_problem(finding)
+            for note in each.notes:
+                click.echo(f"note: {printable(note)}")
         _say_what_old_targets_promise(settings)
     if any(each.findings for each in plans):
         raise click.exceptions.Exit(4)
@@ -202,9 +229,9 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps({"partitions": [_state_json(state) for state in states]}))
     else:
         rows = [[*_lane_cells(state.lane), cell(state.position), cell(state.source_end), cell(state.lag),
-                 str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
-        headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "RUNS", "HOLES"]
-        print_table(headers, rows, right=range(2, 7), marked=[i for i, each in enumerate(states) if each.lag is None])
+                 _age(state.lag_ms), str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
+        headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "BEHIND", "RUNS", "HOLES"]
+        print_table(headers, rows, right=range(2, 8), marked=[i for i, each in enumerate(states) if each.lag is None])
         _say_what_old_targets_promise(settings)
     if any(state.lag != 0 for state in states):
         raise click.exceptions.Exit(1)
@@ -279,6 +306,22 @@ def _side(side: str, zookeeper: str | None, options: dict[str, Any]) -> tuple[st
     return (None if brokers is not None else found.zookeeper), properties
 
 
+def _served(running: Mirror, port: int, host: str) -> MetricsServer:
+    try:
+        from zkconsumer.mirror.mirror_metrics import MirrorCollector
+        from zkconsumer.prometheus import serve_collectors
+    except ImportError:
+        raise CliError("--port needs the package prometheus_client, which is not installed",
+                       "pip install 'zkconsumer[prometheus]'") from None  # fmt: skip
+    try:
+        server = serve_collectors([MirrorCollector(running)], port, host)
+    except OSError as error:
+        raise CliError(error.strerror or str(error), "choose another --port, or another --host") from None
+    place = f"[{host}]" if ":" in host else host
+    warn(f"mirror: metrics are served at http://{place}:{server.port}/metrics")
+    return server
+
+
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +329,8 @@ def _print_figures(running: Mirror, as_json: bool) -> None:
     figures = running.figures() or running.ended()
     lags = [found.lag for found in figures.values()]
     known = sum(lag for lag in lags if lag is not None)
+    ages = [found.lag_ms for found in figures.values()]
+    oldest_ms = None if None in ages else max(ages, key=lambda age: age or 0, default=None)
     records = sum(found.records for found in figures.values())
     size_bytes = sum(found.size_bytes for found in figures.values())
     troubles = sorted({found.trouble for found in figures.values() if found.trouble})
@@ -293,13 +338,15 @@ def _print_figures(running: Mirror, as_json: bool) -> None:
     if as_json:
         say(json.dumps({
             "partition_count": len(figures), "messages": records, "bytes": size_bytes, "lag": known,
-            "lag_unknown": lags.count(None), "failed": [f"{lane.place}: {failure}" for lane, failure in failures],
+            "lag_ms": oldest_ms, "lag_unknown": lags.count(None),
+            "failed": [f"{lane.place}: {failure}" for lane, failure in failures],
             "problems": troubles,
         }))  # fmt: skip
         return
     unknown = f", {lags.count(None)} unknown" if None in lags else ""
+    behind = f", {_age(oldest_ms)} behind" if oldest_ms else ""
     copied = f"{count_of(records, 'record')} copied, {count_of(size_bytes, 'byte')}"
-    warn(f"mirror: {count_of(len(figures), 'partition')}, {copied}, lag {known}{unknown}")
+    warn(f"mirror: {count_of(len(figures), 'partition')}, {copied}, lag {known}{unknown}{behind}")
     for lane, failure in failures:
         warn(f"mirror: {lane.place} is stopped: {failure}")
     for trouble in troubles[:3]:
@@ -316,6 +363,16 @@ def _lane_cells(lane: Lane) -> list[str]:
     return [f"{lane.source.topic}/{lane.source.partition}", f"{lane.target.topic}/{lane.target.partition}"]
 
 
+def _age(age_ms: int | None) -> str:
+    """Return how old a record is, as text; `-` if that is not known."""
+    if age_ms is None:
+        return "-"
+    seconds = -(-age_ms // 1000)
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+
 def _settings_text(settings: Any) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
@@ -323,7 +380,8 @@ def _settings_text(settings: Any) -> str:
 def _state_json(state: LaneProgress) -> dict[str, Any]:
     return {
         **_lane_json(state.lane), "offset": state.position, "earliest": state.source_start,
-        "latest": state.source_end, "target_latest": state.target_end, "lag": state.lag, "run_count": state.runs,
+        "latest": state.source_end, "target_latest": state.target_end, "lag": state.lag,
+        "lag_ms": state.lag_ms, "run_count": state.runs,
         "holes": [{"start": first, "end": end, "cause": cause} for first, end, cause in state.holes],
     }  # fmt: skip
 

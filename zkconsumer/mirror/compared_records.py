@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError
@@ -29,12 +30,19 @@ class Side:
     Args:
         new_cluster: Returns what finds leaders; one thread at a time uses it.
         connect: Returns a new connection to a broker; with `read_committed=True` one that gets committed messages.
+        counters: Counts how the brokers throttle this client.
 
     Threads: Any.
     """
 
-    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[..., SimpleConsumer]) -> None:
+    def __init__(
+        self,
+        new_cluster: Callable[[], Cluster],
+        connect: Callable[..., SimpleConsumer],
+        counters: Counters | None = None,
+    ) -> None:
         self.new_cluster = new_cluster
+        self.counters = Counters() if counters is None else counters
         self._of_thread = threading.local()
         self.connect = connect
 

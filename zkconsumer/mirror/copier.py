@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -39,6 +40,7 @@ from zkconsumer.mirror.errors import (
     BelowRun,
     HeadersRefused,
     LaneClosed,
+    LaneStopped,
     LaneStuck,
     LaterEpoch,
     MirrorError,
@@ -54,10 +56,12 @@ from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
 from zkconsumer.mirror.offset_filler import OffsetFiller
-from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
+from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, limits_of, pieces
 from zkconsumer.mirror.plain_sender import PlainSender
+from zkconsumer.mirror.refused_records import refused_record
 from zkconsumer.mirror.run_tails import changes, described_tail, tail_start
 from zkconsumer.mirror.state_log import StateLog
+from zkconsumer.mirror.topic_settings import settings_in_force
 from zkconsumer_error import ZkConsumerError
 
 log = logging.getLogger(__name__)
@@ -132,6 +136,22 @@ class LaneSettings:
     has_numbers: bool = True
 
 
+def lag_in_ms(lag: int | None, oldest_ms: int, now_s: float) -> int | None:
+    """Return how old the oldest record is that is not copied yet, in milliseconds.
+
+    Args:
+        lag: How many offsets are to be copied; None if that is not known.
+        oldest_ms: The time of that record; -1 if it has none, or is not known.
+        now_s: Seconds since 1970.
+
+    Returns:
+        0 only if nothing is to be copied: a record with a time of the future is 1 ms old. None: not known.
+    """
+    if not lag:
+        return lag
+    return None if oldest_ms < 0 else max(1, int(now_s * 1000) - oldest_ms)
+
+
 @dataclass
 class LaneFigures:
     """What a lane has done since it was started, and how it is.
@@ -141,7 +161,10 @@ class LaneFigures:
         whole_batches, encoded_batches: How they were copied.
         position: The next offset of the source; -1 before that is known.
         source_end: Where the source's log ends; -1 before that is known.
+        oldest_ms: The time of the first record in hand that is not stored, or of the last batch that was, if none is in
+            hand; -1 if it has none.
         is_guarded: Whether the target's brokers still know the producer, by the times of the last records.
+        waits: How often an error has delayed it.
         trouble: What delays it now, a clause.
         failure: Why it copies no further; None while it does.
     """
@@ -152,7 +175,9 @@ class LaneFigures:
     encoded_batches: int = 0
     position: int = -1
     source_end: int = -1
+    oldest_ms: int = -1
     is_guarded: bool = True
+    waits: int = 0
     trouble: str = ""
     failure: ZkConsumerError | None = None
 
@@ -160,6 +185,11 @@ class LaneFigures:
     def lag(self) -> int | None:
         """How many offsets are to be copied; None if that is not known."""
         return max(0, self.source_end - self.position) if min(self.position, self.source_end) >= 0 else None
+
+    @property
+    def lag_ms(self) -> int | None:
+        """How old the oldest record is that is not copied, at most; 0 only without a lag, None if it is not known."""
+        return lag_in_ms(self.lag, self.oldest_ms, time.time())
 
 
 class LaneCopier:
@@ -190,6 +220,7 @@ class LaneCopier:
         self._sender: LaneSender | PlainSender | None = None
         self._runs = LaneMap(lane)
         self._settled_at = 0.0
+        self._limits = settings.limits
         self._saw_transactions = False
         self._lost_at = 0
         self._entries = EntryPieces(0)
@@ -198,6 +229,7 @@ class LaneCopier:
         if settings.pins_producers:
             self._transactions = LaneTransactions(lane.target, settings.transactional_id(lane), settings.target)
         self._resume: tuple[int, int] | None = None
+        self._in_hand: deque[tuple[int, int]] = deque()  # the end of each batch in the source, and its time
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -208,6 +240,13 @@ class LaneCopier:
         """Copy no further; waits for nothing. What was sent and not answered may be stored."""
         self._stopping.set()
         self._source.wake()
+
+    def refuse(self, failure: ZkConsumerError) -> None:
+        """Copy no further, for good: something outside of the lane speaks against it. The first reason counts."""
+        if self.figures.failure is None:
+            log.error("mirror: lane %s is stopped: %s", self.lane.place, failure)
+            self.figures.failure = failure
+            self.stop()
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread to end after `stop`; return whether it has."""
@@ -255,13 +294,15 @@ class LaneCopier:
             return
         if isinstance(fault, _WAITED) and not isinstance(fault, _FINAL):
             self.figures.trouble = str(fault)
+            self.figures.waits += 1
             log.warning("mirror: lane %s waits: %s", self.lane.place, fault)
             self._stopping.wait(_BACKOFF.wait_s(failures - 1))
             return
         if not isinstance(fault, ZkConsumerError):  # a bug; the other lanes go on, and this one says so
             log.error("mirror: lane %s has ended by a fault", self.lane.place, exc_info=fault)
             fault = MirrorError(f"{self.lane.place} ended by a bug: {type(fault).__name__}: {fault}")
-        self.figures.failure = fault
+        if self.figures.failure is None:  # `refuse` may have been first
+            self.figures.failure = fault
         self._source.stop()
         log.error("mirror: lane %s is stopped: %s", self.lane.place, fault)
 
@@ -299,6 +340,9 @@ class LaneCopier:
             self._begin_numbers()
             return
         numbering = self._runs.numbering(last)
+        self._limits = limits_of(
+            self._settings.limits, settings_in_force(self._settings.target, self.lane.target.topic)
+        )
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
@@ -312,10 +356,22 @@ class LaneCopier:
                 stored = sender.flush(WAIT_S)
                 if self._transactions is not None and self._transactions.is_open:
                     self._commit(sender, stored, -1)
+            except BatchRefused as error:
+                raise self._refusal(error, sender) from error
             finally:
                 self._sender = None
                 if self._resume is None:
                     self._source.stop()
+
+    def _refusal(self, error: BatchRefused, sender: LaneSender | PlainSender) -> LaneStopped:
+        """Return the error with the record of the source that the target refuses, as far as that can be told."""
+        if error.offset is None or self.lane.is_counted or not isinstance(sender, LaneSender):
+            return error
+        data, run = sender.held_data(error.offset), self._runs.at(error.offset)
+        if data is None or run is None:
+            return error
+        settings = settings_in_force(self._settings.target, self.lane.target.topic)
+        return refused_record(self.lane, run.source_at(error.offset), error, data, settings)
 
     def _follow(self, sender: LaneSender | PlainSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
@@ -338,6 +394,7 @@ class LaneCopier:
             self.figures.position = position
         self._resume = None
         self._saw_transactions = False
+        self._in_hand.clear()
         while not self._stopping.is_set():
             try:
                 chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
@@ -389,6 +446,10 @@ class LaneCopier:
             figures.position = position
         elif run is not None and stored is not None and not self.lane.is_counted:
             figures.position = max(figures.position, run.source_at(stored))
+        while self._in_hand and self._in_hand[0][0] <= figures.position:
+            figures.oldest_ms = self._in_hand.popleft()[1]
+        if self._in_hand:
+            figures.oldest_ms = self._in_hand[0][1]
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
@@ -398,7 +459,7 @@ class LaneCopier:
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic)
+        limits = self._limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic)
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | HeadersRefused | None = None
         try:
@@ -409,7 +470,10 @@ class LaneCopier:
         kept = _without_hole(found, target) if self._settings.preserves_offsets else found
         if kept and not self._declare(kept, target):
             return None
+        if not self.lane.is_counted:
+            self._in_hand.extend((piece.first_offset + piece.records, piece.time_ms) for piece in kept)
         for piece in kept:
+            self._note(sender, None)
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None

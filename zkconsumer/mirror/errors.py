@@ -9,6 +9,7 @@ ZkConsumerError
     │   ├── Misplaced        the broker has acknowledged batches at other offsets than their own
     │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
     │   ├── BatchRefused     the broker refuses a batch for good
+    │   ├── RecordRefused    the same, with the record of the source
     │   └── BelowRun         the log ends before the first offset of the run
     ├── TransactionLost      the coordinator has ended the lane's transaction, or does not know its producer any more
     ├── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
@@ -183,6 +184,34 @@ class BatchRefused(LaneStopped):
         row = broker_error(self.code)
         what = "where the log ends" if self.offset is None else f"the batch for offset {self.offset}"
         return f"{self.place}: the broker refuses {what}: {row.name} (code {self.code}), {row.meaning}"
+
+
+class RecordRefused(LaneStopped):
+    """The target refuses a batch of the source for good.
+
+    Attributes:
+        source: Where it was read.
+        offset: The offset of the record that is refused in the source; that of its batch, if nobody says which one.
+        code: What the broker answers.
+        reason: Why, a clause with the values.
+    """
+
+    def __init__(
+        self, name: TopicPartition, source: TopicPartition, offset: int, code: int, reason: str, remedy: str
+    ) -> None:  # fmt: skip
+        super().__init__(name, source, offset, code, reason, remedy)
+        self.source = source
+        self.offset = offset
+        self.code = code
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        row = broker_error(self.code)
+        return (
+            f"{self.source.topic}/{self.source.partition} at offset {self.offset}: topic {self.topic} of the target "
+            f"refuses it: {self.reason} ({row.name}, code {self.code})"
+        )
 
 
 class BelowRun(LaneStopped):

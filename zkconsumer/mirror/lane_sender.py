@@ -201,6 +201,10 @@ class LaneSender(Closing):
         assert self._machine.stored is not None
         return self._machine.stored
 
+    def held_data(self, offset: int) -> bytes | None:
+        """Return the batch for an offset of the partition, while it is not known to be stored."""
+        return self._data.get(offset)
+
     def close(self) -> None:
         """Close the connection. What was sent and not answered may be stored."""
         self._close_called.set()

@@ -34,6 +34,7 @@ class SourcePool:
         config: Of a consumer of the source.
         cluster: The source.
         lanes: How many lanes may read at a time.
+        counters: Counts requests, and how the brokers throttle this client.
 
     Attributes:
         budget: Of the chunks that are fetched and not copied.
@@ -41,13 +42,16 @@ class SourcePool:
         config: Of a consumer of the source.
     """
 
-    def __init__(self, config: ConsumerConfig, cluster: Cluster, lanes: int) -> None:
+    def __init__(
+        self, config: ConsumerConfig, cluster: Cluster, lanes: int, counters: Counters | None = None
+    ) -> None:  # fmt: skip
         self.config = config
         self.budget = ByteBudget(config.queued_max_bytes, max(1, lanes))
         self.tasks: dict[TopicPartition, FetchTask] = {}
         self.fault: StreamFailed | None = None
         calls = PoolCalls(self.tasks.get, lambda partition, gone, restart: None, self._died)
-        self._pool = FetcherPool(config, cluster.directory, self.budget, time.monotonic, calls, Counters())
+        counters = Counters() if counters is None else counters
+        self._pool = FetcherPool(config, cluster.directory, self.budget, time.monotonic, calls, counters)
 
     def look_for(self, name: TopicPartition) -> None:
         """Start to fetch a partition that has a task now."""

@@ -14,11 +14,12 @@ import math
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
 from rebalance.errors import RebalanceError
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import TopicPartition
@@ -26,15 +27,16 @@ from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import KafkaConsumerConfig
 from zkconsumer.errors import ReadFailed
 from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
-from zkconsumer.mirror.errors import MirrorRefused, MirrorUnfinished
+from zkconsumer.mirror.errors import LaneStuck, MirrorRefused, MirrorUnfinished
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.lane_source import SourcePool
+from zkconsumer.mirror.mirror_plan import TopicPlan
 from zkconsumer.mirror.pieces import BatchLimits
 from zkconsumer.mirror.reports import lane_states
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.slot_claims import SlotClaims
 from zkconsumer.mirror.state_log import StateLog
-from zkconsumer.mirror.topic_copies import TopicCopies, TopicPlan
+from zkconsumer.mirror.topic_copies import TopicCopies
 from zkconsumer.polling.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ _CHECK_S: Final = 2.0
 _CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
+_LOOP_REMEDY: Final = "leave the topic out of one of the mirrors: --whitelist"
 
 
 class Mirror:
@@ -65,6 +68,7 @@ class Mirror:
         self._lock = threading.Lock()
         self._slots: dict[int, dict[Lane, LaneCopier]] = {}
         self._ended: dict[Lane, LaneFigures] = {}
+        self._throttles: dict[str, Counters] = {}
 
     def stop(self) -> None:
         """Have `run` end: what was sent is waited for."""
@@ -80,6 +84,12 @@ class Mirror:
         with self._lock:
             return dict(self._ended)
 
+    def throttled_ms(self) -> dict[str, int]:
+        """Return for how long the brokers of each side have throttled this process: `source`, `target`."""
+        with self._lock:
+            found = dict(self._throttles)
+        return {side: sum(counters.counts("throttle_ms").values()) for side, counters in found.items()}
+
     def run(self) -> None:
         """Copy until `stop` is called, or everything is copied.
 
@@ -92,7 +102,8 @@ class Mirror:
             settings = both.settings
             copies = TopicCopies(both, settings)
             copies.make_state_topic()
-            pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count())
+            self._note_sides(both)
+            pool = SourcePool(both.source_config, both.source.new_cluster(), copies.count(), both.source.counters)
             stack.callback(pool.stop)
             member = _Member(settings) if both.has_numbers else SlotClaims(settings, copies.slots)
             stack.callback(member.close)
@@ -109,6 +120,10 @@ class Mirror:
                 raise MirrorUnfinished
 
     # -- for the slots of this process ---------------------------------------------------------------------------------
+
+    def _note_sides(self, both: Both) -> None:
+        with self._lock:
+            self._throttles = {"source": both.source.counters, "target": both.target.counters}
 
     def _put(self, slot: int, lanes: dict[Lane, LaneCopier]) -> None:
         with self._lock:
@@ -129,7 +144,7 @@ def plan(settings: MirrorSettings) -> list[TopicPlan]:
     """
     with ExitStack() as stack:
         both = Both(settings, stack)
-        return TopicCopies(both, both.settings).plan()
+        return TopicCopies(both, both.settings).plan(describes=True)
 
 
 class _OwnedSlots:
@@ -196,12 +211,13 @@ class _OwnedSlots:
         try:
             lanes = self._copies.lanes()
             self._incarnations.update(self._both.incarnations(sorted({lane.source.topic for lane in lanes})))
-        except (ClusterSilent, SimpleConsumerError, RebalanceError) as error:
+        except (ClusterSilent, SimpleConsumerError, RebalanceError, LaneStuck) as error:
             log.warning("mirror: the topics cannot be looked up now: %s", error)
             return
         self._lanes = lanes
         for slot, state in self._states.items():
             running = dict(self._mirror._slots.get(slot, {}))
+            self._refuse_loops(running)
             for lane in lanes:
                 if lane not in running and slot_of(lane, self._copies.slots) == slot:
                     running[lane] = LaneCopier(
@@ -209,6 +225,13 @@ class _OwnedSlots:
                     )  # fmt: skip
                     running[lane].start()
             self._mirror._put(slot, running)
+
+    def _refuse_loops(self, running: Mapping[Lane, LaneCopier]) -> None:
+        """Stop the lanes whose records come from the target, as is known by now."""
+        for lane, copier in running.items():
+            reason = self._copies.why_refused(lane.source.topic)
+            if reason:
+                copier.refuse(MirrorRefused(f"{lane.place}: {reason}", _LOOP_REMEDY))
 
     def is_done(self) -> bool:
         """Return whether all is copied that was there: by this process, and by the others of the mirror.

@@ -9,7 +9,7 @@ Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer import codecs
@@ -21,6 +21,7 @@ from simpleconsumer.dialect import (
     encode_producer_batch,
     encode_producer_set,
     head_with,
+    newest_ms,
 )
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
@@ -33,7 +34,10 @@ _FRAME_BYTES: Final = 20
 """Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
 """The size in the head of a batch does not count its first bytes."""
+_HEAD_BYTES: Final = 128
+"""The head of a batch takes less."""
 _CODEC_MASK: Final = 7
+_HAS_BROKER_TIME: Final = 8
 _IS_TRANSACTIONAL: Final = 16
 _IS_CONTROL: Final = 32
 _NO_TIME: Final = -1
@@ -51,6 +55,7 @@ class BatchLimits(NamedTuple):
         takes_zstd: Whether the target takes zstd.
         sets_times: Records get the time at which they are copied.
         magic: The format of the target: 2 for record batches, 1 for message sets of Kafka 0.10, 0 for those before.
+        most_bytes: A batch that is larger is not copied whole, as the target does not take it.
     """
 
     batch_bytes: int = 524_288
@@ -60,6 +65,21 @@ class BatchLimits(NamedTuple):
     takes_zstd: bool = True
     sets_times: bool = False
     magic: int = RECORD_BATCH
+    most_bytes: int = 1 << 31
+
+
+def limits_of(limits: BatchLimits, settings: Mapping[str, str]) -> BatchLimits:
+    """Return the limits for a topic of the target, which takes no batches that are larger than its own limit.
+
+    Args:
+        limits: Of all topics.
+        settings: Those of the topic that are in force, as far as they are known.
+    """
+    most = settings.get("max.message.bytes", "")
+    if not most.isdigit():
+        return limits
+    batch_bytes = min(limits.batch_bytes, max(1, int(most) - _HEAD_BYTES))
+    return limits._replace(batch_bytes=batch_bytes, most_bytes=int(most))
 
 
 class CopiedBatch(NamedTuple):
@@ -71,6 +91,7 @@ class CopiedBatch(NamedTuple):
         data: One whole record batch, or a message set of the format of the target.
         is_whole: Whether it is the batch of the source.
         skip: How many records of the entry at `first_offset` come before the first one; 0 but in Kafka 0.7.
+        time_ms: The time of the first record at the source; -1 if it has none.
     """
 
     first_offset: int
@@ -78,6 +99,7 @@ class CopiedBatch(NamedTuple):
     data: bytes
     is_whole: bool
     skip: int = 0
+    time_ms: int = -1
 
 
 class _Span(NamedTuple):
@@ -113,7 +135,8 @@ def pieces(
     """
     for span in _spans(chunk, position, limits):
         if span.head is not None:
-            yield CopiedBatch(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
+            data = chunk.data[span.start : span.end]
+            yield CopiedBatch(span.head.base_offset, span.head.records, data, True, 0, _first_ms(span.head))
             continue
         messages = _decoded(chunk, span, name, position, limits)
         if limits.magic != RECORD_BATCH:
@@ -158,7 +181,7 @@ def _encoded(batch: list[Message], codec: str, limits: BatchLimits, now_ms: int)
         data = encode_producer_batch([(rows, (0.0,))], codec, 0.0)
     else:
         data = message_set(rows, codec, limits.magic)
-    return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index)
+    return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index, _time_of(batch[0]))
 
 
 def message_set(rows: Sequence[tuple[bytes | None, bytes | None, Any, int]], codec: str, magic: int) -> bytes:
@@ -224,7 +247,7 @@ def _is_whole(chunk: Chunk, head: BatchHead, position: int, limits: BatchLimits)
     is_known = chunk.high_watermark is None or head.last_offset < chunk.high_watermark
     return (
         limits.magic == RECORD_BATCH
-        and _OVERHEAD + head.size >= WHOLE_BYTES
+        and WHOLE_BYTES <= _OVERHEAD + head.size <= limits.most_bytes
         and head.records == head.last_delta + 1
         and head.base_offset >= position
         and is_known
@@ -277,6 +300,11 @@ def _batches(
 def _size_bytes(message: Message) -> int:
     headers = sum(len(name) + len(value or b"") + _FRAME_BYTES for name, value in message.headers)
     return len(message.key or b"") + len(message.value or b"") + headers + _FRAME_BYTES
+
+
+def _first_ms(head: BatchHead) -> int:
+    """Return the time of the first record, as far as the head tells: brokers that set times set one for all."""
+    return newest_ms(head) if head.attributes & _HAS_BROKER_TIME else head.base_timestamp_ms
 
 
 def _time_of(message: Message) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,11 +23,12 @@ from typing import Any, Final, NamedTuple
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.mirror.compared_records import entry_record, hash_of
+from zkconsumer.mirror.copier import lag_in_ms
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.source_samples import source_settings
 from zkconsumer.mirror.state_log import read_runs
-from zkconsumer.mirror.topic_copies import source_settings
 from zkconsumer.topic_reader.topic_reader import read_topic
 
 LEAF_OFFSETS: Final = 65_536
@@ -44,6 +46,7 @@ class LaneProgress:
         target_end: Where the target's log ends; None if that is not known.
         runs: How many runs it has.
         holes: The offsets of the source that are not copied, with their causes: first, end, cause.
+        lag_ms: How old the oldest record is that is not copied, by its own time. 0 only without a lag; None: not known.
     """
 
     lane: Lane
@@ -53,6 +56,7 @@ class LaneProgress:
     target_end: int | None
     runs: int
     holes: tuple[tuple[int, int, str], ...] = ()
+    lag_ms: int | None = None
 
     @property
     def lag(self) -> int | None:
@@ -165,20 +169,25 @@ def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
     states = [
         _state(both, lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
     ]
-    return [dataclasses.replace(each, position=each.source_end) if _has_only_holes(settings, each) else each
-            for each in states]  # fmt: skip
+    return [_with_lag(settings, each) for each in states]
 
 
-def _has_only_holes(settings: MirrorSettings, state: LaneProgress) -> bool:
-    """Return whether no record is left to be copied: markers of transactions and what compaction leaves are none."""
-    if state.lane.is_counted or not state.lag:
-        return False
+def _with_lag(settings: MirrorSettings, state: LaneProgress) -> LaneProgress:
+    """Return the state with its lag in time; without a lag if no record is left, but markers and compacted ones are."""
+    if state.lag == 0:
+        return dataclasses.replace(state, lag_ms=0)
+    if state.lane.is_counted:  # messages of Kafka 0.7 have no times
+        return state
     if state.position is None or state.source_end is None or state.source_start is None:
-        return False
-    if state.position < state.source_start:
-        return False
+        return state
+    if state.position < state.source_start:  # the oldest record is gone, and its time with it
+        return state
     found = _read(settings.source_zookeeper, settings.source, state.lane.source, (state.position, state.source_end))
-    return next(found, None) is None
+    first = next(found, None)
+    if first is None:
+        return dataclasses.replace(state, position=state.source_end, lag_ms=0)
+    time_ms = -1 if first.timestamp_ms is None else first.timestamp_ms
+    return dataclasses.replace(state, lag_ms=lag_in_ms(state.lag, time_ms, time.time()))
 
 
 def _state(both: Both, lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:

@@ -11,11 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
+from rebalance.rebalance_statistics import Counters
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Exists, GetData, Stat, ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import NO_ID, dialect_of, takes_producer_ids
 from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, ProducerId
 from zkconsumer.admin.topics.topic_nodes import read_brokers
 from zkconsumer.cluster.cluster import Cluster, open_cluster
@@ -42,7 +44,7 @@ class TopicRules:
     Attributes:
         prefix: Comes before each name on the target.
         renames: Name at the source -> name on the target.
-        replication: Replicas of each partition on the target; None: three, or as many as it has brokers.
+        replication: Replicas of each partition on the target; None: as at the source, or as many as it has brokers.
         settings: Settings of the topics that are made, which override those of the source.
     """
 
@@ -251,7 +253,8 @@ def _opened(
             source, config.client_id, _ANSWER_S, forced_generation=config.kafka_generation, security=config.security
         )
 
-    return Side(new_cluster, _connect(config)), port
+    counters = Counters()
+    return Side(new_cluster, _connect(config, counters), counters), port
 
 
 def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> ConsumerConfig:
@@ -259,11 +262,12 @@ def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> 
     return config_without_group(zookeeper, given, f"mirror-{name}")
 
 
-def _connect(config: ConsumerConfig) -> Any:
+def _connect(config: ConsumerConfig, counters: Counters) -> Any:
     def connection(broker: Broker, *, read_committed: bool = False) -> SimpleConsumer:
         return SimpleConsumer(
             broker.host, broker.port, _ANSWER_S * 2, config.client_id, dialect=dialect_of(broker),
             security=config.security, connect_timeout_s=_ANSWER_S, read_committed=read_committed,
+            on_throttle=counting(counters.add),
         )  # fmt: skip
 
     return connection

@@ -3,8 +3,6 @@
 Rules, and which failure each prevents:
 - The target's topics are made with the settings of the source: a topic that the brokers make on their own has other
   partitions, and a compacted one would be deleted by time.
-- What the target would delete at once is refused: records that are older than its `retention.ms` are gone seconds after
-  they were copied.
 - Topics that a mirror has written are no source for one back: records would go round for ever.
 - Partitions are added where the source has more; nothing is ever deleted.
 
@@ -13,84 +11,28 @@ Threads: one at a time.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from rebalance.zookeeper.port.requests import GetData, ZooKeeperPort
-from simpleconsumer.consumer import EARLIEST, LATEST
-from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.admin import Admin, AdminError, BrokerAdmin, TopicRefused
-from zkconsumer.admin.topics.topic_nodes import read_brokers
-from zkconsumer.admin.topics.topic_plans import check_settings
-from zkconsumer.cluster.zookeeper_connection import read_all
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin import AdminError, TopicRefused
 from zkconsumer.filters import Whitelist
-from zkconsumer.mirror.compared_records import record_at
-from zkconsumer.mirror.errors import HeadersRefused, MirrorRefused
+from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.mirror_loops import TopicOrigins
+from zkconsumer.mirror.mirror_plan import Planner, TopicPlan, admin_of
 from zkconsumer.mirror.partition_numbers import PartitionNumbers
 from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.state_log import read_runs
+from zkconsumer.mirror.source_samples import source_settings
 
 log = logging.getLogger(__name__)
 
 _INTERNAL: Final = "__"
-_COPIED: Final = (
-    "cleanup.policy", "max.message.bytes", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms",
-    "min.cleanable.dirty.ratio", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms",
-)  # fmt: skip
-"""Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
-_OPTIONAL: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
-"""Those of them that change when a topic is compacted, and not whether: an older target does without."""
-_RETENTION_MS: Final = 7 * 86_400_000
-_MARGIN_MS: Final = 600_000
 _STORE_S: Final = 30.0
 _KNOWN_S: Final = 15.0
 _LOOK_AGAIN_S: Final = 0.1
-_BY_RECORD_TIMES: Final = 4
-"""The registration version of Kafka 0.10.1, see `TopicBrokers`."""
-
-
-@dataclass(frozen=True)
-class TopicPlan:
-    """What a mirror does about one topic.
-
-    Attributes:
-        source, target: Its names.
-        partitions: How many it has at the source.
-        has: How many it has on the target; 0: it is made.
-        settings: Those with which it is made.
-        replication: Replicas of each partition, when it is made.
-        findings: What speaks against it, sentences.
-    """
-
-    source: str
-    target: str
-    partitions: int
-    has: int
-    settings: Mapping[str, str]
-    replication: int
-    findings: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what JSON output has of it."""
-        return {
-            "topic": self.source, "target_topic": self.target, "partition_count": self.partitions,
-            "target_partition_count": self.has, "action": self.action, "config": dict(self.settings),
-            "replication": self.replication, "problems": list(self.findings),
-        }  # fmt: skip
-
-    @property
-    def action(self) -> str:
-        """What is done on the target."""
-        if not self.has:
-            return "create"
-        return "grow" if self.has < self.partitions else "write"
 
 
 class TopicCopies:
@@ -112,7 +54,7 @@ class TopicCopies:
         self._made: dict[str, int] = {}
         self._refused: dict[str, str] = {}
         self._has_begun = False
-        self._seen: set[str] = set()
+        self._origins = TopicOrigins(both, settings)
         self._copies: set[str] = set()
         self._numbers = PartitionNumbers(both.source_id, settings.state_topic, both.target, dict(both.settings.target))
         self.compacted: set[str] = set()
@@ -126,7 +68,7 @@ class TopicCopies:
             replication = min(self._settings.rules.replication or 3, len(self._both.target_brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
                       "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
-            with self._admin() as admin:
+            with admin_of(self._both.settings) as admin:
                 self._unless_exists(name, lambda: admin.create_topic(
                     name, self._settings.slots, replication, config=config
                 ))  # fmt: skip
@@ -139,25 +81,15 @@ class TopicCopies:
         """Return the topics of the source that are copied."""
         topics = self._both.source.cluster.topics()
         chosen = [name for name in topics if not name.startswith(_INTERNAL) and self._subscription.matches(name)]
-        if not set(chosen) <= self._seen:
-            self._seen, self._copies = set(chosen), self._copies_of_the_target(topics)
+        self._copies = self._origins.look(topics)
         if self._both.source_id == self._both.target_id:
             made = {self._settings.rules.name(name) for name in chosen}
             chosen = [name for name in chosen if name not in made or self._settings.rules.name(name) == name]
         return [name for name in chosen if name not in self._copies]
 
-    def _copies_of_the_target(self, topics: list[str]) -> set[str]:
-        """Return the topics of the source that a mirror has written there out of this target: they are no source."""
-        properties = dict(self._settings.source)
-        found: set[str] = set()
-        for name in topics:
-            if name.startswith(MirrorSettings.STATE_PREFIX):
-                for lane in read_runs(self._settings.source_zookeeper, properties, name):
-                    if lane.cluster == self._both.target_id:
-                        found.add(lane.target.topic)
-        for name in sorted(found):
-            log.info("mirror: topic %s is a copy of the target's, and is not copied back", name)
-        return found
+    def why_refused(self, topic: str) -> str:
+        """Return why a topic of the source must not be copied, by the last look, a clause; empty if it may."""
+        return self._origins.reason(topic) if topic in self._copies else ""
 
     def count(self) -> int:
         """Return how many partitions are copied now."""
@@ -169,10 +101,15 @@ class TopicCopies:
         Raises:
             MirrorRefused: A topic cannot be copied; names it.
         """
+        rules = self._settings.rules
         partitions = {name: self._in_order(name, found, stores=True)
                       for name, found in self._both.source.cluster.partitions(self.names()).items()}  # fmt: skip
         new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
-        for plan in self.plan(new):
+        plans = self.plan(new)
+        self._announce(plans)
+        for plan in plans:
+            if plan.source in self._copies:  # as another mirror has told just now
+                continue
             try:
                 if plan.findings:
                     raise MirrorRefused("; ".join(plan.findings), "see `zkconsumer mirror plan`")
@@ -186,11 +123,10 @@ class TopicCopies:
                 continue
             self._made[plan.source] = plan.partitions
         self._has_begun = True
-        rules = self._settings.rules
         return [
             Lane(self._both.source_id, TopicPartition(name, each),
                  TopicPartition(rules.name(name), index if isinstance(each, str) else each))
-            for name, found in partitions.items() if name in self._made
+            for name, found in partitions.items() if name in self._made and name not in self._copies
             for index, each in enumerate(found[: self._made[name]])
         ]  # fmt: skip
 
@@ -205,58 +141,27 @@ class TopicCopies:
             return list(found)
         return [*(self._numbers.assigned(topic, of_07, _STORE_S) if stores else self._numbers.known(topic, of_07))]
 
-    def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
-        """Return what is done about each topic."""
-        chosen = self.names() if names is None else names
+    def _announce(self, plans: Sequence[TopicPlan]) -> None:
+        """Tell other mirrors where the records come from, and look again at what they have told meanwhile."""
+        is_written = [plan.source for plan in plans if not plan.findings and not plan.is_foreign]
+        name = self._settings.rules.name
+        self._origins.announce({topic: name(topic) for topic in (*self._made, *is_written)})
+        if is_written:
+            self._copies = self._origins.look(self._both.source.cluster.topics())
+
+    def plan(self, names: list[str] | None = None, *, describes: bool = False) -> list[TopicPlan]:
+        """Return what is done about each topic; arguments as for `Planner.plan`, None for all that are copied."""
         if names is None and self._both.target_partitions([self._settings.state_topic]):
             self._numbers.refresh()
-        source = self._both.source.cluster.partitions(chosen)
-        rules = self._settings.rules
-        targets = [rules.name(name) for name in chosen]
-        twice = {name for name in targets if targets.count(name) > 1}
-        existing = self._both.target_partitions(targets)
-        brokers = len(self._both.target_brokers())
-        plans = []
-        for name in chosen:
-            if name not in source:  # deleted meanwhile
-                continue
-            target = rules.name(name)
-            has = len(existing.get(target, ()))
-            settings = target_settings(self._both, target) if has else self._new_settings(name)
-            findings = []
-            if target in twice:
-                findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
-            if self._settings.preserves_offsets:
-                findings += self._without_offsets(name, source[name], settings)
-            findings += self._obstacles(name, target)
-            if not has:
-                findings += self._too_old(name, source[name], settings)
-                findings += self._with_headers(name, source[name])
-            replication = min(rules.replication or 3, brokers)
-            partitions = len(self._in_order(name, source[name]))
-            plans.append(TopicPlan(name, target, partitions, has, settings, replication, tuple(findings)))
-        return plans
-
-    def _without_offsets(
-        self, topic: str, partitions: Sequence[int | str], settings: Mapping[str, str]
-    ) -> Iterator[str]:  # fmt: skip
-        """Yield why records cannot keep their offsets."""
-        if any(isinstance(each, str) for each in partitions):
-            yield f"topic {topic} is of Kafka 0.7, whose positions are bytes: no record can keep its offset"
-        if "compact" in settings.get("cleanup.policy", ""):
-            yield f"topic {topic} is compacted: its records cannot keep their offsets, as holes there may grow"
-
-    def _obstacles(self, name: str, target: str) -> Iterator[str]:
-        source_id = self._both.source_id
-        if source_id == self._both.target_id and target == name:
-            yield f"topic {name} would be copied into itself: both sides are cluster {source_id}"
+        planner = Planner(self._both, self._settings, self._in_order)
+        return planner.plan(self.names() if names is None else names, describes=describes)
 
     def _make(self, plan: TopicPlan) -> None:
         if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
             self.compacted.add(plan.source)
         if plan.action == "write":
             return
-        with self._admin() as admin:
+        with admin_of(self._both.settings) as admin:
             if plan.action == "create":
                 self._unless_exists(plan.target, lambda: admin.create_topic(
                     plan.target, plan.partitions, plan.replication, config=plan.settings
@@ -273,7 +178,7 @@ class TopicCopies:
             AdminError: The brokers refuse.
         """
         assert isinstance(name.partition, int)
-        with self._admin() as admin:
+        with admin_of(self._both.settings) as admin:
             admin.cut_topic(name.topic, offset, partitions=[name.partition])
 
     def _unless_exists(self, topic: str, make: Callable[[], object], partitions: int = 1) -> None:
@@ -292,121 +197,3 @@ class TopicCopies:
             if found >= partitions or time.monotonic() > deadline:
                 return found
             time.sleep(_LOOK_AGAIN_S)
-
-    def _admin(self) -> Admin | BrokerAdmin:
-        zookeeper = self._settings.target_zookeeper
-        if zookeeper is not None:
-            given = {name: value for name, value in self._settings.target.items() if name != "bootstrap.servers"}
-            return Admin(zookeeper, properties=given, client_id=f"mirror-{self._settings.name}")
-        servers = self._settings.target["bootstrap.servers"]
-        return BrokerAdmin(servers, properties=self._settings.target, client_id=f"mirror-{self._settings.name}")
-
-    # -- settings ------------------------------------------------------------------------------------------------------
-
-    def _new_settings(self, topic: str) -> dict[str, str]:
-        found = {name: value for name, value in source_settings(self._both, topic).items() if name in _COPIED}
-        if self._both.target_port is not None:
-            found = known_settings(self._both.target_port, found)
-        return {**found, **self._settings.rules.settings}
-
-    def _ages_by_files(self) -> bool:
-        """Return whether the target deletes by the times of its files, and not of the records: before Kafka 0.10.1."""
-        port = self._both.target_port
-        return port is not None and read_brokers(port).registration_version < _BY_RECORD_TIMES
-
-    def _with_headers(self, topic: str, partitions: Sequence[int | str]) -> Iterator[str]:
-        """Yield what says that records have headers, which the target has not: of the first and last records alone."""
-        if self._both.has_numbers:
-            return
-        names = [TopicPartition(topic, number) for number in partitions if isinstance(number, int)]
-        for name, found in self._both.source.cluster.log_ends(names, [EARLIEST, LATEST]).items():
-            if isinstance(found, str) or found[0] is None or found[1] is None or found[0] >= found[1]:
-                continue
-            for offset in sorted({found[0], found[1] - 1}):
-                record = _read(self._both, name, int(offset))
-                if record is not None and record.headers:
-                    yield str(HeadersRefused(name, record.offset, [key for key, _ in record.headers]))
-                    return
-
-    def _too_old(self, topic: str, partitions: Any, settings: Mapping[str, str]) -> list[str]:
-        """Return what says that the target would delete records at once."""
-        try:
-            retention_ms = int(settings.get("retention.ms", _RETENTION_MS))
-        except ValueError:
-            return [f"retention.ms={settings['retention.ms']} of topic {topic} is no number"]
-        if self._ages_by_files():
-            return []
-        if retention_ms < 0 or self._settings.sets_times or settings.get("cleanup.policy", "delete") == "compact":
-            return []
-        side = self._both.source
-        names = [TopicPartition(topic, number) for number in partitions if isinstance(number, int)]
-        oldest: list[tuple[int, TopicPartition]] = []
-        for name, found in side.cluster.log_ends(names, [EARLIEST]).items():
-            first = _first(self._both, name, found)
-            if first is not None and first.timestamp_ms is not None and first.timestamp_ms >= 0:
-                oldest.append((first.timestamp_ms, name))
-        if not oldest:
-            return []
-        time_ms, name = min(oldest)
-        age_ms = int(time.time() * 1000) - time_ms
-        if age_ms < retention_ms - _MARGIN_MS:
-            return []
-        return [
-            f"{name.topic}/{name.partition} has a record that is {age_ms // 3_600_000} hours old, and the target keeps "
-            f"{retention_ms // 3_600_000} hours (retention.ms={retention_ms}): it would be deleted at once; give "
-            "--topic-config retention.ms=-1, or --timestamps target"
-        ]
-
-
-def source_settings(both: Both, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic of the source, as far as it tells."""
-    return _overrides(both.source, topic) if both.port is None else _of_node(both.port, topic)
-
-
-def _of_node(port: ZooKeeperPort, topic: str) -> dict[str, str]:
-    [reply] = read_all(port, [GetData(f"/config/topics/{topic}")])
-    data: Any = reply[0] if isinstance(reply, tuple) else None
-    return dict(json.loads(data).get("config", {})) if data else {}
-
-
-def target_settings(both: Both, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic of the target."""
-    return _overrides(both.target, topic) if both.target_port is None else _of_node(both.target_port, topic)
-
-
-def known_settings(port: ZooKeeperPort, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the settings whose names the brokers of a cluster know, and those whose values are refused."""
-    version = read_brokers(port).registration_version
-    found = {}
-    for name, value in settings.items():
-        try:
-            check_settings({name: value}, version)
-        except TopicRefused:
-            if name in _OPTIONAL:
-                continue
-        found[name] = value
-    return found
-
-
-def _first(both: Both, name: TopicPartition, found: Any) -> Message | None:
-    return None if isinstance(found, str) or found[0] is None else _read(both, name, int(found[0]))
-
-
-def _read(both: Both, name: TopicPartition, offset: int) -> Message | None:
-    try:
-        return record_at(both.source, name, offset)
-    except SimpleConsumerError as error:
-        log.info("mirror: the record at offset %d of %s/%s cannot be read: %s", offset, *name, error)
-        return None
-
-
-def _overrides(side: Any, topic: str) -> dict[str, str]:
-    """Return the settings that stand at a topic; none where the brokers do not tell (before Kafka 0.11)."""
-    for broker in side.cluster.brokers():
-        try:
-            with side.connect(broker) as client:
-                verdict, found = client.ask(KAFKA011.topic_overrides(topic))
-                return dict(found) if not verdict.error_code else {}
-        except SimpleConsumerError:
-            continue
-    return {}
