@@ -46,6 +46,7 @@ from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.leaf_writer import LeafWriter
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
@@ -152,6 +153,8 @@ class LaneCopier:
         self._settled_at = 0.0
         self._saw_transactions = False
         self._lost_at = 0
+        is_compacted = lane.source.topic in settings.compacted
+        self._leaves = LeafWriter(lane, state, self._log_starts, is_on=not is_compacted)
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -190,6 +193,7 @@ class LaneCopier:
             except Exception as error:  # noqa: BLE001 - each kind has its reaction there
                 failures = 1 if self.figures.records > done_before else failures + 1
                 self._react(error, failures)
+        self._leaves.end()
 
     def _react(self, error: Exception, failures: int) -> None:
         """Mend what has ended the copying, wait, or stop the lane."""
@@ -247,7 +251,7 @@ class LaneCopier:
                     if self._read_runs().runs[-1].producer != last.producer:
                         return
                     self._follow(sender, target)
-                sender.flush(WAIT_S)
+                self._leaves.acknowledge(sender.flush(WAIT_S))
             finally:
                 self._sender = None
                 self._source.stop()
@@ -263,6 +267,7 @@ class LaneCopier:
         self._check_incarnation(position)
         compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
         self._source.start(position)
+        self._leaves.restart()
         self._saw_transactions = False
         self.figures.position = position
         while not self._stopping.is_set():
@@ -302,6 +307,7 @@ class LaneCopier:
             figures.position = position
         elif run is not None and stored is not None:
             figures.position = max(figures.position, run.source_at(stored))
+        self._leaves.acknowledge(stored)
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
@@ -311,7 +317,8 @@ class LaneCopier:
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd)
+        hashes = self._leaves.takes(chunk.dialect)
+        limits = self._settings.limits._replace(takes_zstd=sender.takes_zstd, hashes=hashes)
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | None = None
         try:
@@ -326,6 +333,8 @@ class LaneCopier:
                 return None
             if not sender.send(piece.data, self.lane.source, target, WAIT_S):
                 return None
+            if hashes:
+                self._leaves.sent(piece, target)
             target += piece.records
             self._count(piece)
         if error is not None:
@@ -431,6 +440,15 @@ class LaneCopier:
         self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
                               run.incarnation))  # fmt: skip
         return True
+
+    def _log_starts(self) -> tuple[int, int] | None:
+        """Return where the logs of source and target start, as an offset of the source; None if that is not known."""
+        source = self._settings.source.cluster.log_ends([self.lane.source], [EARLIEST])[self.lane.source]
+        target = self._settings.target.cluster.log_ends([self.lane.target], [EARLIEST])[self.lane.target]
+        if isinstance(source, str) or isinstance(target, str):
+            return None
+        run = self._runs.at(int(target[0] or 0))
+        return None if run is None else (int(source[0] or 0), run.source_at(int(target[0] or 0)))
 
     def _new_sender(self, last: RunRecord) -> LaneSender:
         settings = self._settings

@@ -9,14 +9,16 @@ Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.dialect import KAFKA011, BatchHead, encode_producer_batch, head_with
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.types import Message, TopicPartition
+from simpleconsumer.types import Buffer, Message, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.mirror.compared_records import hash_of
 
 WHOLE_BYTES: Final = 16_384
 """Smaller batches are merged: each is a request of its own, and requests are the limit then, not bytes."""
@@ -24,6 +26,7 @@ _FRAME_BYTES: Final = 20
 """Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
 """The size in the head of a batch does not count its first bytes."""
+_HEAD_BYTES: Final = 61
 _CODEC_MASK: Final = 7
 _IS_TRANSACTIONAL: Final = 16
 _IS_CONTROL: Final = 32
@@ -41,6 +44,7 @@ class BatchLimits(NamedTuple):
         codec: The codec for records that came without a batch of Kafka 0.11.
         takes_zstd: Whether the target takes zstd.
         sets_times: Records get the time at which they are copied.
+        hashes: Batches that are encoded anew get the hashes of their records.
     """
 
     batch_bytes: int = 524_288
@@ -49,6 +53,7 @@ class BatchLimits(NamedTuple):
     codec: str = "none"
     takes_zstd: bool = True
     sets_times: bool = False
+    hashes: bool = False
 
 
 class CopiedBatch(NamedTuple):
@@ -59,12 +64,32 @@ class CopiedBatch(NamedTuple):
         records: How many records.
         data: One whole record batch.
         is_whole: Whether it is the batch of the source.
+        digests: The hashes of its records, if it was encoded anew and they are wanted.
     """
 
     first_offset: int
     records: int
     data: bytes
     is_whole: bool
+    digests: bytes = b""
+
+
+class LogSpan(NamedTuple):
+    """A part of a log: one batch that could be copied whole, or others, which have to be decoded to be compared.
+
+    Attributes:
+        first_offset: Of the batch; -1 for what has to be decoded.
+        records: Of the batch.
+        codecs: The bit of its codec; 0 for what has to be decoded.
+        section: The records of the batch as they are stored.
+        messages: Returns the messages.
+    """
+
+    first_offset: int
+    records: int
+    codecs: int
+    section: Buffer
+    messages: Callable[[], Iterator[Message]]
 
 
 class _Span(NamedTuple):
@@ -106,7 +131,33 @@ def pieces(
             own = now_ms if limits.sets_times else None
             rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
             data = encode_producer_batch([(rows, (0.0,))], span.codec, 0.0)
-            yield CopiedBatch(batch[0].offset, len(batch), data, False)
+            digests = b"".join(map(hash_of, batch)) if limits.hashes else b""
+            yield CopiedBatch(batch[0].offset, len(batch), data, False, digests)
+
+
+def log_spans(chunk: Chunk, name: TopicPartition, position: int) -> Iterator[LogSpan]:
+    """Yield the parts of a set that was fetched, from an offset on; see `pieces` for the arguments."""
+    if chunk.dialect is None:
+        return
+    limits = BatchLimits()
+    data = memoryview(chunk.data)
+    for span in _spans(chunk, position, limits):
+        messages = partial(_decoded, chunk, span, name, position, limits)
+        if span.head is None:
+            yield LogSpan(-1, 0, 0, b"", messages)
+        else:
+            section = records_section(data[span.start : span.end])
+            yield LogSpan(span.head.base_offset, span.head.records, codec_bit(span.head), section, messages)
+
+
+def records_section(batch: Buffer) -> Buffer:
+    """Return the records of a batch as they are stored: what comes after its head."""
+    return memoryview(batch)[_HEAD_BYTES:]
+
+
+def codec_bit(head: BatchHead) -> int:
+    """Return the bit of the codec of a batch: 1 for none, 2 for gzip, and so on."""
+    return 1 << (head.attributes & _CODEC_MASK)
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:

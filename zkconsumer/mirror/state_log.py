@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from simpleconsumer.dialect import encode_producer_batch
@@ -19,6 +19,7 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import LaneStuck
+from zkconsumer.mirror.lane_leaves import LeafRecord, decoded_leaf
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
 from zkconsumer.topic_reader.start_at import StartAt
 from zkconsumer.topic_reader.topic_reader import read_topic
@@ -77,9 +78,11 @@ class StateLog:
             What `refresh` raises.
         """
         deadline = time.monotonic() + timeout_s
+        writer = uuid.uuid4().hex[:12]
+        rows = [record.encoded(writer) for record in records]
         while True:
             try:
-                base = self._store(records)
+                base = self._store(rows)
                 break
             except (SimpleConsumerError, ClusterSilent) as error:
                 if time.monotonic() > deadline or stopping.wait(_RETRY_S):
@@ -97,13 +100,27 @@ class StateLog:
             found = self._maps.get(records[0].lane)
             return found is not None and found.runs[-1:] == [records[-1]]
 
-    def _store(self, records: Sequence[RunRecord]) -> int:
+    def put(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Store records of another kind durably: keys and values; None as a value deletes the key.
+
+        Raises:
+            SimpleConsumerError, ClusterSilent: They may not be stored.
+        """
+        base = self._store(rows)
+        with self._lock:
+            if base == self._next:  # nothing is left to be read again
+                self._next += len(rows)
+
+    def leaves_of(self, lane: Lane) -> dict[bytes, LeafRecord]:
+        """Return the parts of a lane that are stored, by their keys; reads all of the slot."""
+        return read_leaves(self._properties, self._name.topic, int(self._name.partition)).get(lane, {})
+
+    def _store(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> int:
         leader = self._target.cluster.leaders([self._name]).get(self._name)
         if leader is None:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *self._name)
         now_ms = int(time.time() * 1000)
-        writer = uuid.uuid4().hex[:12]
-        rows = [(*record.encoded(writer), (), now_ms) for record in records]
+        rows = [(key, value, (), now_ms) for key, value in pairs]
         batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
         with self._target.connect(leader) as client:
             [answer] = client.produce_sets({self._name: batch}, acks=_ALL_REPLICAS)
@@ -134,10 +151,39 @@ def read_runs(zookeeper: str | None, properties: Mapping[str, object], topic: st
         StateUnreadable: A record is not of a mirror.
     """
     found: dict[Lane, LaneMap] = {}
-    given = {**properties, "isolation.level": "read_uncommitted"}
-    with read_topic(zookeeper, topic, properties=given) as reader:
-        for message in reader:
-            record = _record(message)
-            if record is not None:
-                found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+    for message in _all(zookeeper, properties, topic):
+        record = _record(message)
+        if record is not None:
+            found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
     return found
+
+
+def read_leaves(
+    properties: Mapping[str, object], topic: str, slot: int | None = None
+) -> dict[Lane, dict[bytes, LeafRecord]]:
+    """Return the parts of all lanes in a state topic of the target, or in one of its partitions, by their keys.
+
+    Raises:
+        ReadFailed: There is no such topic.
+        StateUnreadable: A record is not of a mirror.
+    """
+    found: dict[bytes, LeafRecord] = {}
+    for message in _all(None, properties, topic, slot):
+        key = message.key or b""
+        record = decoded_leaf(f"{message.topic}/{message.partition} at {message.offset}", key, message.value)
+        if record is not None:
+            found[key] = record
+        else:
+            found.pop(key, None)
+    of_lanes: dict[Lane, dict[bytes, LeafRecord]] = {}
+    for key, record in found.items():
+        of_lanes.setdefault(record.lane, {})[key] = record
+    return of_lanes
+
+
+def _all(
+    zookeeper: str | None, properties: Mapping[str, object], topic: str, slot: int | None = None
+) -> Iterator[Message]:
+    given = {**properties, "isolation.level": "read_uncommitted"}
+    with read_topic(zookeeper, topic, None if slot is None else [slot], properties=given) as reader:
+        yield from reader
