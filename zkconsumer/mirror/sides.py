@@ -155,6 +155,12 @@ class Both:
         raise fault or ClusterSilent("no broker of the target is known")
 
 
+def opened_target(settings: MirrorSettings, stack: ExitStack) -> tuple[Side, ConsumerConfig]:
+    """Return the target of a mirror, connected, and settings of its consumers; the source is not asked."""
+    config = _config(None, settings.target, settings.name)
+    return _opened(config, stack)[0], config
+
+
 def _opened(
     config: ConsumerConfig, stack: ExitStack, *, pins_topics: bool = False
 ) -> tuple[Side, ZooKeeperPort | None]:

@@ -28,7 +28,7 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.admin import AdminError, BrokerAdmin, TopicRefused
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.filters import Whitelist
-from zkconsumer.mirror.compared_records import record_at
+from zkconsumer.mirror.compared_records import Side, record_at
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.sides import Both, MirrorSettings
@@ -274,6 +274,11 @@ def source_settings(both: Both, topic: str) -> dict[str, str]:
     [reply] = read_all(both.port, [GetData(f"/config/topics/{topic}")])
     data: Any = reply[0] if isinstance(reply, tuple) else None
     return dict(json.loads(data).get("config", {})) if data else {}
+
+
+def target_settings(side: Side, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic of the target."""
+    return _overrides(side, topic)
 
 
 def _first(both: Both, name: TopicPartition, found: Any) -> Message | None:

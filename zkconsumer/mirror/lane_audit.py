@@ -1,0 +1,201 @@
+"""The audit of a mirror: reads the logs of its lanes on both sides, or on the target alone, and compares them.
+
+No process of the mirror is asked, and none has to run. Each side has fetchers of its own, and several lanes are
+compared at a time.
+
+Source: docs/MIRROR.md.
+
+Threads: `audit` by one; each lane that is compared has its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import PartitionStopped
+from zkconsumer.mirror.audit_comparison import LaneAudit, LaneComparison, SourceLog
+from zkconsumer.mirror.compared_records import Side
+from zkconsumer.mirror.errors import MirrorRefused, SourceLost
+from zkconsumer.mirror.lane_leaves import LeafPart, chosen
+from zkconsumer.mirror.lane_runs import Lane, LaneMap
+from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.pieces import LogSpan, log_spans
+from zkconsumer.mirror.reports import lane_maps
+from zkconsumer.mirror.sides import Both, MirrorSettings, opened_target
+from zkconsumer.mirror.state_log import read_leaves, read_runs
+from zkconsumer.mirror.topic_copies import source_settings, target_settings
+
+_AT_A_TIME: Final = 4
+_WAIT_S: Final = 0.5
+_STALL_S: Final = 60.0
+
+
+def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[LaneAudit]:
+    """Yield the comparison of each lane.
+
+    Args:
+        settings: Of the mirror.
+        target_only: Compare the target with the leaves alone; the source is not connected to.
+
+    Raises:
+        ReadFailed: There is no such mirror on the target.
+        MirrorRefused: A cluster cannot be told from others, or the mirror has copied nothing.
+        PartitionStopped: A partition cannot be read: it is not called equal.
+    """
+    with ExitStack() as stack:
+        logs = _target_logs(settings, stack) if target_only else _both_logs(settings, stack)
+        lanes = sorted(logs.lanes())
+        # The ends first, and then the runs and leaves: a run is stored before its records, and a leaf after them.
+        bounds = {lane: _bounds(logs.target, lane.target) for lane in lanes}
+        maps = logs.lanes()
+        leaves = read_leaves(settings.target, settings.state_topic)
+        workers = ThreadPoolExecutor(_AT_A_TIME, "audit")
+        stack.callback(workers.shutdown, wait=True, cancel_futures=True)
+        stack.callback(logs.stop)  # first: it ends the reading of a lane that is being compared
+        parts = {lane: [part for record in found.values() for part in record.parts] for lane, found in leaves.items()}
+        running = [
+            workers.submit(_audit_lane, logs, maps[lane], bounds[lane], parts.get(lane, [])) for lane in lanes
+        ]  # fmt: skip
+        for each in running:
+            yield each.result()
+
+
+@dataclass
+class _Logs:
+    """The logs that are read.
+
+    Attributes:
+        settings: Of the mirror.
+        target: The target.
+        both: Both sides; None if only the target is read.
+        target_pool, source_pool: Their fetchers.
+    """
+
+    settings: MirrorSettings
+    target: Side
+    both: Both | None
+    target_pool: SourcePool
+    source_pool: SourcePool | None
+    is_stopped: bool = False
+
+    def lanes(self) -> dict[Lane, LaneMap]:
+        """Return the lanes of this mirror, with their runs."""
+        if self.both is not None:
+            return lane_maps(self.both, self.settings)
+        found = read_runs(None, self.settings.target, self.settings.state_topic)
+        if not found:
+            raise MirrorRefused(f"mirror {self.settings.name!r} has copied nothing", "see --name")
+        return found
+
+    def stop(self) -> None:
+        """End the reading."""
+        self.is_stopped = True
+        for pool in (self.target_pool, self.source_pool):
+            if pool is not None:
+                pool.stop()
+
+
+def _both_logs(settings: MirrorSettings, stack: ExitStack) -> _Logs:
+    both = Both(settings, stack)
+    target_pool, source_pool = _pool(both.target_config, both.target), _pool(both.source_config, both.source)
+    return _Logs(settings, both.target, both, target_pool, source_pool)
+
+
+def _target_logs(settings: MirrorSettings, stack: ExitStack) -> _Logs:
+    target, config = opened_target(settings, stack)
+    return _Logs(settings, target, None, _pool(config, target), None)
+
+
+def _pool(config: ConsumerConfig, side: Side) -> SourcePool:
+    return SourcePool(config, side.new_cluster(), _AT_A_TIME)
+
+
+# -- one lane ----------------------------------------------------------------------------------------------------------
+
+
+def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], parts: list[LeafPart]) -> LaneAudit:
+    lane = runs.lane
+    start, end = target_bounds
+    if "compact" in target_settings(logs.target, lane.target.topic).get("cleanup.policy", ""):
+        parts = []  # the target removes records, and nothing proves which
+    source = _source_log(logs, lane)
+    comparison = LaneComparison(
+        lane, list(runs.stretches(end)), chosen(parts), source, start, lambda: _bounds(logs.target, lane.target)[0]
+    )  # fmt: skip
+    theirs: Iterator[LogSpan] = iter(())
+    if source is not None and logs.source_pool is not None:
+        theirs = _spans(logs, logs.source_pool, lane.source, source.start, source.end)
+    ours = _spans(logs, logs.target_pool, lane.target, start, end)
+    return comparison.compare(theirs, ours)
+
+
+def _source_log(logs: _Logs, lane: Lane) -> SourceLog | None:
+    both = logs.both
+    if both is None:
+        return None
+    start, end = _bounds(both.source, lane.source)
+    compacts = "compact" in source_settings(both, lane.source.topic).get("cleanup.policy", "")
+    return SourceLog(start, end, lambda: _bounds(both.source, lane.source)[0], compacts)
+
+
+def _spans(logs: _Logs, pool: SourcePool, name: TopicPartition, start: int, end: int) -> Iterator[LogSpan]:
+    """Yield what a log has, from its start to an offset; a batch is to be used before the next one is asked for."""
+    log, position, heard_at = LaneSource(pool, name), start, time.monotonic()
+    if start >= end:
+        return
+    log.start(start)
+    try:
+        while position < end and not logs.is_stopped:
+            try:
+                chunk = log.next_chunk(_WAIT_S)
+            except SourceLost as error:
+                if error.go_on_at is None or position != start:
+                    raise
+                position = start = error.go_on_at  # the first records were deleted meanwhile
+                log.start(position)
+                continue
+            if chunk is None:
+                if log.is_empty_to(end):
+                    return
+                if time.monotonic() - heard_at > _STALL_S:
+                    reason = log.trouble or f"nothing came for {_STALL_S:g} s"
+                    raise PartitionStopped(*name, position, reason, "read it again when a broker leads it")
+                continue
+            for span in log_spans(chunk, name, position):
+                if span.first_offset < end:
+                    yield span._replace(messages=partial(_readable, span.messages, name, position))
+            if chunk.error is not None:
+                raise PartitionStopped(*name, position, str(chunk.error))
+            position = max(position, chunk.next_offset)
+            log.done(chunk)
+            heard_at = time.monotonic()
+    finally:
+        log.stop()
+
+
+def _readable(messages: Callable[[], Iterator[Message]], name: TopicPartition, position: int) -> Iterator[Message]:
+    """Yield messages; one that is damaged ends the audit of its partition."""
+    try:
+        for message in messages():
+            position = message.offset
+            yield message
+    except (MessageError, BrokenFraming) as error:
+        remedy = "`zkconsumer log check` on the disks of its brokers says where it is damaged"
+        raise PartitionStopped(*name, position, str(error), remedy) from error
+
+
+def _bounds(side: Side, name: TopicPartition) -> tuple[int, int]:
+    found = side.cluster.log_ends([name], [EARLIEST, LATEST], read_committed=True)[name]
+    if isinstance(found, str):
+        raise MirrorRefused(f"{name.topic}/{name.partition} cannot be read: {found}", "try again when it has a leader")
+    return int(found[0] or 0), int(found[1] or 0)
