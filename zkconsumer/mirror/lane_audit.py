@@ -10,11 +10,11 @@ Threads: `audit` by one; each lane that is compared has its own.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -38,6 +38,8 @@ from zkconsumer.mirror.topic_copies import source_settings, target_settings
 _AT_A_TIME: Final = 4
 _WAIT_S: Final = 0.5
 _STALL_S: Final = 60.0
+_QUEUED_BYTES: Final = 16 << 20
+"""Of each log that is read at a time."""
 
 
 def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[LaneAudit]:
@@ -53,7 +55,7 @@ def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[La
         PartitionStopped: A partition cannot be read: it is not called equal.
     """
     with ExitStack() as stack:
-        logs = _target_logs(settings, stack) if target_only else _both_logs(settings, stack)
+        logs = _Logs(settings, target_only, stack)
         lanes = sorted(logs.lanes())
         # The ends first, and then the runs and leaves: a run is stored before its records, and a leaf after them.
         bounds = {lane: _bounds(logs.target, lane.target) for lane in lanes}
@@ -70,54 +72,43 @@ def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[La
             yield each.result()
 
 
-@dataclass
 class _Logs:
-    """The logs that are read.
+    """The clusters whose logs are read.
+
+    Args:
+        settings: Of the mirror.
+        target_only: Whether only the target is read.
+        stack: Closes them.
 
     Attributes:
-        settings: Of the mirror.
-        target: The target.
         both: Both sides; None if only the target is read.
-        target_pool, source_pool: Their fetchers.
+        target: The target.
+        target_config: Settings of its consumers.
+        is_stopped: Whether reading is to end.
     """
 
-    settings: MirrorSettings
-    target: Side
-    both: Both | None
-    target_pool: SourcePool
-    source_pool: SourcePool | None
-    is_stopped: bool = False
+    def __init__(self, settings: MirrorSettings, target_only: bool, stack: ExitStack) -> None:
+        self._settings = settings
+        self.both: Both | None = None
+        self.is_stopped = False
+        if target_only:
+            self.target, self.target_config = opened_target(settings, stack)
+        else:
+            self.both = Both(settings, stack)
+            self.target, self.target_config = self.both.target, self.both.target_config
 
     def lanes(self) -> dict[Lane, LaneMap]:
         """Return the lanes of this mirror, with their runs."""
         if self.both is not None:
-            return lane_maps(self.both, self.settings)
-        found = read_runs(None, self.settings.target, self.settings.state_topic)
+            return lane_maps(self.both, self._settings)
+        found = read_runs(None, self._settings.target, self._settings.state_topic)
         if not found:
-            raise MirrorRefused(f"mirror {self.settings.name!r} has copied nothing", "see --name")
+            raise MirrorRefused(f"mirror {self._settings.name!r} has copied nothing", "see --name")
         return found
 
     def stop(self) -> None:
         """End the reading."""
         self.is_stopped = True
-        for pool in (self.target_pool, self.source_pool):
-            if pool is not None:
-                pool.stop()
-
-
-def _both_logs(settings: MirrorSettings, stack: ExitStack) -> _Logs:
-    both = Both(settings, stack)
-    target_pool, source_pool = _pool(both.target_config, both.target), _pool(both.source_config, both.source)
-    return _Logs(settings, both.target, both, target_pool, source_pool)
-
-
-def _target_logs(settings: MirrorSettings, stack: ExitStack) -> _Logs:
-    target, config = opened_target(settings, stack)
-    return _Logs(settings, target, None, _pool(config, target), None)
-
-
-def _pool(config: ConsumerConfig, side: Side) -> SourcePool:
-    return SourcePool(config, side.new_cluster(), _AT_A_TIME)
 
 
 # -- one lane ----------------------------------------------------------------------------------------------------------
@@ -133,9 +124,9 @@ def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], part
         lane, list(runs.stretches(end)), chosen(parts), source, start, lambda: _bounds(logs.target, lane.target)[0]
     )  # fmt: skip
     theirs: Iterator[LogSpan] = iter(())
-    if source is not None and logs.source_pool is not None:
-        theirs = _spans(logs, logs.source_pool, lane.source, source.start, source.end)
-    ours = _spans(logs, logs.target_pool, lane.target, start, end)
+    if source is not None and logs.both is not None:
+        theirs = _spans(logs, logs.both.source, logs.both.source_config, lane.source, (source.start, source.end))
+    ours = _spans(logs, logs.target, logs.target_config, lane.target, target_bounds)
     return comparison.compare(theirs, ours)
 
 
@@ -148,39 +139,50 @@ def _source_log(logs: _Logs, lane: Lane) -> SourceLog | None:
     return SourceLog(start, end, lambda: _bounds(both.source, lane.source)[0], compacts)
 
 
-def _spans(logs: _Logs, pool: SourcePool, name: TopicPartition, start: int, end: int) -> Iterator[LogSpan]:
-    """Yield what a log has, from its start to an offset; a batch is to be used before the next one is asked for."""
-    log, position, heard_at = LaneSource(pool, name), start, time.monotonic()
+def _spans(
+    logs: _Logs, side: Side, config: ConsumerConfig, name: TopicPartition, bounds: tuple[int, int]
+) -> Iterator[LogSpan]:  # fmt: skip
+    """Yield what a log has between two offsets; a batch is to be used before the next one is asked for."""
+    start, end = bounds
     if start >= end:
         return
+    bounded = dataclasses.replace(config, queued_max_bytes=min(config.queued_max_bytes, _QUEUED_BYTES))
+    pool = SourcePool(bounded, side.new_cluster(), 1)  # one for each log: two lanes may have one partition in common
+    log = LaneSource(pool, name)
     log.start(start)
     try:
-        while position < end and not logs.is_stopped:
-            try:
-                chunk = log.next_chunk(_WAIT_S)
-            except SourceLost as error:
-                if error.go_on_at is None or position != start:
-                    raise
-                position = start = error.go_on_at  # the first records were deleted meanwhile
-                log.start(position)
-                continue
-            if chunk is None:
-                if log.is_empty_to(end):
-                    return
-                if time.monotonic() - heard_at > _STALL_S:
-                    reason = log.trouble or f"nothing came for {_STALL_S:g} s"
-                    raise PartitionStopped(*name, position, reason, "read it again when a broker leads it")
-                continue
-            for span in log_spans(chunk, name, position):
-                if span.first_offset < end:
-                    yield span._replace(messages=partial(_readable, span.messages, name, position))
-            if chunk.error is not None:
-                raise PartitionStopped(*name, position, str(chunk.error))
-            position = max(position, chunk.next_offset)
-            log.done(chunk)
-            heard_at = time.monotonic()
+        yield from _read_to(logs, log, name, start, end)
     finally:
         log.stop()
+        pool.stop()
+
+
+def _read_to(logs: _Logs, log: LaneSource, name: TopicPartition, start: int, end: int) -> Iterator[LogSpan]:
+    position, heard_at = start, time.monotonic()
+    while position < end and not logs.is_stopped:
+        try:
+            chunk = log.next_chunk(_WAIT_S)
+        except SourceLost as error:
+            if error.go_on_at is None or position != start:
+                raise
+            position = start = error.go_on_at  # the first records were deleted meanwhile
+            log.start(position)
+            continue
+        if chunk is None:
+            if log.is_empty_to(end):
+                return
+            if time.monotonic() - heard_at > _STALL_S:
+                reason = log.trouble or f"nothing came for {_STALL_S:g} s"
+                raise PartitionStopped(*name, position, reason, "read it again when a broker leads it")
+            continue
+        for span in log_spans(chunk, name, position):
+            if span.first_offset < end:
+                yield span._replace(messages=partial(_readable, span.messages, name, position))
+        if chunk.error is not None:
+            raise PartitionStopped(*name, position, str(chunk.error))
+        position = max(position, chunk.next_offset)
+        log.done(chunk)
+        heard_at = time.monotonic()
 
 
 def _readable(messages: Callable[[], Iterator[Message]], name: TopicPartition, position: int) -> Iterator[Message]:
