@@ -81,8 +81,9 @@ def main() -> None:
                     fill(source, topic, given.records, size, codec)
                     for step in given.steps:
                         seconds, cpu_s = measure(command_of(step, source, target, topic))
+                        for_10_million_s = seconds * 10_000_000 / given.records
                         print(f"{size:6} B {codec:6} {step:12} {seconds:7.2f} s {given.records / seconds:10,.0f} /s "
-                              f"{cpu_s:7.2f} CPU s {seconds * 10_000_000 / given.records:7.1f} s", flush=True)  # fmt: skip
+                              f"{cpu_s:7.2f} CPU s {for_10_million_s:7.1f} s", flush=True)  # fmt: skip
                     source.delete_topic(topic)
                     for copy in (topic, f"{topic}-without")[: 1 + ("without" in given.steps)]:
                         target.delete_topic(copy)

@@ -27,6 +27,7 @@ from zkconsumer_error import ErrorCode
 
 _ALL_REPLICAS: Final = -1
 _RETRY_S: Final = 0.2
+_FIRST_S: Final = 10.0
 
 
 class StateLog:
@@ -46,6 +47,7 @@ class StateLog:
         self._lock = threading.Lock()
         self._maps: dict[Lane, LaneMap] = {}
         self._next = 0
+        self._first: threading.Event | None = None
 
     def refresh(self) -> None:
         """Read what was stored since.
@@ -54,6 +56,18 @@ class StateLog:
             StateUnreadable: A record is not of a mirror.
             ReadFailed, PartitionStopped: The state topic cannot be read now.
         """
+        with self._lock:
+            first, is_first = self._first, self._first is None
+            if first is None:
+                first = self._first = threading.Event()
+        if not is_first:
+            first.wait(_FIRST_S)  # the lanes of a slot start together, and one of them reads what is there
+        try:
+            self._read()
+        finally:
+            first.set()
+
+    def _read(self) -> None:
         start: StartAt = {self._name.partition: self._next} if self._next else "earliest"
         with read_topic(
             None, self._name.topic, [self._name.partition], start=start, properties=self._properties

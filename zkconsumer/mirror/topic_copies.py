@@ -42,6 +42,8 @@ _COPIED: Final = (
     "min.cleanable.dirty.ratio", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms",
 )  # fmt: skip
 """Settings that say what of a topic is kept. Those that name a format, or how replicas are kept, are the target's."""
+_STATE_SEGMENT_BYTES: Final = str(16 << 20)
+"""The open segment is not compacted, and each process reads the state topic when it starts."""
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
 
@@ -114,6 +116,7 @@ class TopicCopies:
         if not found:
             replication = min(self._settings.rules.replication or 3, len(cluster.brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
+                      "segment.bytes": _STATE_SEGMENT_BYTES,
                       "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
             self._unless_exists(name, lambda: self._admin().create_topic(
                 name, self._settings.slots, replication, config=config
