@@ -206,6 +206,25 @@ def test_after_kills_both_sides_are_equal_and_what_no_leaf_has_is_named(
     assert sum(each.records for each in gaps) == ours.only_target
 
 
+def test_the_records_of_both_sides_are_counted_by_the_hours_of_their_times(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic, config={"retention.ms": -1})
+    hour_ms = 3_600_000
+    with Producer(ProducerConfig(metadata_broker_list=servers_of(source))) as producer:
+        for hour, count in ((400_000, 3), (400_002, 2), (400_000, 1)):
+            for _ in range(count):
+                producer.send(topic, b"x" * 20_000, partition=0, timestamp_ms=hour * hour_ms + 5)
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    [found] = audit(settings, hours=True)
+    assert (found.records, found.different) == (6, 0)
+    assert found.hours == [(400_000 * hour_ms, 4, 4), (400_002 * hour_ms, 2, 2)]
+    ran = run_command([*command(settings, verb="audit"), "--hours", "--target-only"])
+    assert ran.returncode == 0, ran.stderr
+    assert "2015-08-19T16:00Z" in ran.stdout
+
+
 # -- what differs ------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import json
 import select
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -208,12 +209,14 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
 @mirror.command("audit", epilog=_AUDIT_EPILOG)
 @_sides
 @click.option("--target-only", is_flag=True, help="Compare the target with the leaves alone; no source is needed.")
+@click.option("--hours", is_flag=True, help="Count the records by the hours of their times, too; that is slow.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def audit_mirror(as_json: bool, target_only: bool, **options: Any) -> None:
+def audit_mirror(as_json: bool, target_only: bool, hours: bool, **options: Any) -> None:
     """Compare each record of the target with the one from which it was copied."""
     from zkconsumer.mirror.lane_audit import audit
 
-    found = list(audit(_settings(needs_source=not target_only, **options), target_only=target_only))
+    settings = _settings(needs_source=not target_only, **options)
+    found = list(audit(settings, target_only=target_only, hours=hours))
     unproved = sum(each.only_target for each in found) if target_only else 0
     if as_json:
         click.echo(json.dumps({"partitions": [_audit_json(each) for each in found]}))
@@ -317,6 +320,10 @@ def _print_audit(found: Sequence[LaneAudit], unproved: int, target_only: bool) -
     headers = ["SOURCE", "TARGET", "EQUAL", "EQUAL BY LEAVES", "DIFFERENT", "NOT PROVED", "DELETED ON TARGET",
                "TO BE COPIED"]  # fmt: skip
     print_table(headers, rows, right=range(2, 8), marked=[i for i, each in enumerate(found) if each.different])
+    if any(each.hours for each in found):
+        rows = [[*_lane_cells(each.lane), _hour_text(hour.start_ms), str(hour.source), str(hour.target)]
+                for each in found for hour in each.hours]  # fmt: skip
+        print_table(["SOURCE", "TARGET", "HOUR", "AT SOURCE", "ON TARGET"], rows, right=range(3, 5))
     for each in found:
         for difference in each.differences:
             print_problem(f"{each.lane.place}: offset {difference.source_offset}: {difference.what}")
@@ -328,6 +335,15 @@ def _print_audit(found: Sequence[LaneAudit], unproved: int, target_only: bool) -
             click.echo(f"nothing differs; {count_of(unproved, 'record')} cannot be proved without the source")
         else:
             click.echo("the target has what was copied" if target_only else "both sides are equal")
+
+
+def _hour_text(start_ms: int | None) -> str:
+    if start_ms is None:
+        return "no time"
+    try:
+        return datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y-%m-%dT%H:00Z")
+    except (OverflowError, ValueError, OSError):
+        return str(start_ms)
 
 
 def _audit_json(found: LaneAudit) -> dict[str, Any]:
@@ -347,6 +363,10 @@ def _audit_json(found: LaneAudit) -> dict[str, Any]:
         "ranges": [
             {"start": each.first, "end": each.end, "target_offset": each.target_first, "messages": each.records,
              "state": each.state.value} for each in found.ranges
+        ],
+        "hours": [
+            {"start_ms": each.start_ms, "messages": each.source, "target_messages": each.target}
+            for each in found.hours
         ],
     }  # fmt: skip
 

@@ -85,6 +85,19 @@ class Leaf(NamedTuple):
     target_hash: str
 
 
+class HourCount(NamedTuple):
+    """How many records have a time in one hour.
+
+    Attributes:
+        start_ms: When the hour starts, in milliseconds since 1970; None for records without a time.
+        source, target: How many records each side has.
+    """
+
+    start_ms: int | None
+    source: int
+    target: int
+
+
 @dataclass
 class LaneAudit:
     """What the comparison of one lane has found.
@@ -101,6 +114,7 @@ class LaneAudit:
         differences: The first 20 records that differ.
         leaves: By the offsets of the source.
         ranges: What is known of which offsets; the first 1,000.
+        hours: The records of both logs by their own times, if that was asked for.
     """
 
     lane: Lane
@@ -113,6 +127,7 @@ class LaneAudit:
     differences: list[Difference] = field(default_factory=list)
     leaves: list[Leaf] = field(default_factory=list)
     ranges: list[AuditRange] = field(default_factory=list)
+    hours: list[HourCount] = field(default_factory=list)
 
     @property
     def is_equal(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import PartitionStopped
-from zkconsumer.mirror.audit_comparison import LaneAudit, LaneComparison, SourceLog
+from zkconsumer.mirror.audit_comparison import HourCount, LaneAudit, LaneComparison, SourceLog
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import MirrorRefused, SourceLost
 from zkconsumer.mirror.lane_leaves import LeafPart, chosen
@@ -38,16 +39,19 @@ from zkconsumer.mirror.topic_copies import source_settings, target_settings
 _AT_A_TIME: Final = 4
 _WAIT_S: Final = 0.5
 _STALL_S: Final = 60.0
+_HOUR_MS: Final = 3_600_000
+_NO_HOUR: Final = -1
 _QUEUED_BYTES: Final = 16 << 20
 """Of each log that is read at a time."""
 
 
-def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[LaneAudit]:
+def audit(settings: MirrorSettings, *, target_only: bool = False, hours: bool = False) -> Iterator[LaneAudit]:
     """Yield the comparison of each lane.
 
     Args:
         settings: Of the mirror.
         target_only: Compare the target with the leaves alone; the source is not connected to.
+        hours: Count the records by the hours of their times, too. Each record is decoded for that.
 
     Raises:
         ReadFailed: There is no such mirror on the target.
@@ -56,6 +60,7 @@ def audit(settings: MirrorSettings, *, target_only: bool = False) -> Iterator[La
     """
     with ExitStack() as stack:
         logs = _Logs(settings, target_only, stack)
+        logs.counts_hours = hours
         lanes = sorted(logs.lanes())
         # The ends first, and then the runs and leaves: a run is stored before its records, and a leaf after them.
         bounds = {lane: _bounds(logs.target, lane.target) for lane in lanes}
@@ -85,12 +90,13 @@ class _Logs:
         target: The target.
         target_config: Settings of its consumers.
         is_stopped: Whether reading is to end.
+        counts_hours: Whether records are counted by their times.
     """
 
     def __init__(self, settings: MirrorSettings, target_only: bool, stack: ExitStack) -> None:
         self._settings = settings
         self.both: Both | None = None
-        self.is_stopped = False
+        self.is_stopped = self.counts_hours = False
         if target_only:
             self.target, self.target_config = opened_target(settings, stack)
         else:
@@ -127,7 +133,27 @@ def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], part
     if source is not None and logs.both is not None:
         theirs = _spans(logs, logs.both.source, logs.both.source_config, lane.source, (source.start, source.end))
     ours = _spans(logs, logs.target, logs.target_config, lane.target, target_bounds)
-    return comparison.compare(theirs, ours)
+    if not logs.counts_hours:
+        return comparison.compare(theirs, ours)
+    at_source: Counter[int] = Counter()
+    on_target: Counter[int] = Counter()
+    source_end = 0 if source is None else source.end
+    found = comparison.compare(_counted(theirs, at_source, source_end), _counted(ours, on_target, end))
+    found.hours = [
+        HourCount(None if hour == _NO_HOUR else hour * _HOUR_MS, at_source[hour], on_target[hour])
+        for hour in sorted(at_source | on_target)
+    ]
+    return found
+
+
+def _counted(spans: Iterator[LogSpan], hours: Counter[int], end: int) -> Iterator[LogSpan]:
+    """Yield what a log has, after its records before an offset were counted by the hours of their times."""
+    for span in spans:
+        for message in span.messages():
+            if message.offset < end:
+                time_ms = message.timestamp_ms
+                hours[_NO_HOUR if time_ms is None or time_ms < 0 else time_ms // _HOUR_MS] += 1
+        yield span
 
 
 def _source_log(logs: _Logs, lane: Lane) -> SourceLog | None:
