@@ -11,7 +11,8 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import Message, ProducerId, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
-from zkconsumer.mirror.audit_comparison import LaneAudit, LaneComparison, RangeState, SourceLog
+from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog
+from zkconsumer.mirror.audit_findings import LaneAudit, RangeState
 from zkconsumer.mirror.lane_leaves import DECODED, CopiedRange, LeafNotes, LeafPart, batch_digest
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.pieces import BatchLimits, LogSpan, log_spans, pieces, records_section
@@ -165,6 +166,23 @@ def test_what_the_target_lacks_and_what_it_has_too_much_is_named() -> None:
         ("equal", 0, 40, 0), ("different", 40, 80, None), ("different", 80, 120, 80), ("equal", 120, 160, 120)
     ]  # fmt: skip
     assert copy.audit(target_only=True).differences[0].what.endswith("the target lacks 40 of them")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_that_either_side_lacks_are_counted_once_whatever_parts_there_are(seed: int) -> None:
+    rng = random.Random(seed)
+    copy = drawn(rng)
+    at = rng.randrange(len(copy.target))
+    [lost] = copy.target[at : at + 1]
+    del copy.target[at]
+    count = last_of(lost) - base_of(lost) + 1
+    found = copy.audit()
+    assert (found.records, found.different) == (copy.records - count, count)
+    assert {each.target_offset for each in found.differences} == {None}
+    ours = copy.audit(target_only=True)
+    assert ours.different == count
+    named = [each for each in ours.ranges if each.state is RangeState.UNPROVED]
+    assert sum(each.records for each in named) == ours.only_target
 
 
 def test_a_part_that_the_batches_of_the_target_do_not_fit_proves_nothing() -> None:

@@ -27,7 +27,7 @@ from mirroring import (
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
-from zkconsumer.mirror.audit_comparison import LaneAudit, RangeState
+from zkconsumer.mirror.audit_findings import LaneAudit, RangeState
 from zkconsumer.mirror.lane_audit import audit
 from zkconsumer.mirror.lane_leaves import DECODED, LeafPart
 from zkconsumer.mirror.lane_runs import Lane

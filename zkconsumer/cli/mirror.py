@@ -17,7 +17,7 @@ from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem,
 from zkconsumer.config.connection_settings import find_connection_settings
 
 if TYPE_CHECKING:
-    from zkconsumer.mirror.audit_comparison import LaneAudit
+    from zkconsumer.mirror.audit_findings import LaneAudit
     from zkconsumer.mirror.lane_runs import Lane
     from zkconsumer.mirror.mirror_process import Mirror
     from zkconsumer.mirror.reports import LaneProgress

@@ -24,7 +24,8 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import PartitionStopped
-from zkconsumer.mirror.audit_comparison import HourCount, LaneAudit, LaneComparison, SourceLog
+from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog
+from zkconsumer.mirror.audit_findings import HourCount, LaneAudit
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import MirrorRefused, SourceLost
 from zkconsumer.mirror.lane_leaves import LeafPart, chosen
