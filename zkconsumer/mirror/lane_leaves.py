@@ -42,6 +42,7 @@ _MOST_RECORDS: Final = 64
 """Records that wait to be written, at most; the oldest ones are dropped, and are gaps then."""
 _WRITE_S: Final = 5.0
 _WRITE_OPEN_S: Final = 60.0
+_PUT_OFF_S: Final = 60.0
 
 
 class LeafPart(NamedTuple):
@@ -282,8 +283,8 @@ class LeafNotes:
         self._written_end = -1 if self._open is None else self._open.end
 
     def put_off(self, now: float) -> None:
-        """Take note that nothing can be stored now: it is tried again later."""
-        self._written_at = now
+        """Take note that nothing can be stored now: it is tried again in a minute, as each try may take long."""
+        self._written_at = now + _PUT_OFF_S - _WRITE_S
 
     def restart(self, writer: str) -> None:
         """Go on at another position: what was sent and is not known to be stored is left out."""

@@ -13,21 +13,17 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from rebalance.errors import RebalanceError
 from simpleconsumer.dialect import Dialect, head_with
-from simpleconsumer.errors import SimpleConsumerError
-from zkconsumer.cluster.zookeeper_connection import ClusterSilent
-from zkconsumer.errors import PartitionStopped, ReadFailed
 from zkconsumer.mirror.lane_leaves import DECODED, LEAF_OFFSETS, CopiedRange, LeafNotes, batch_digest
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.pieces import CopiedBatch, codec_bit, records_section
 from zkconsumer.mirror.state_log import StateLog
+from zkconsumer_error import ZkConsumerError
 
 log = logging.getLogger(__name__)
 
 PRUNE_S: Final = 3600.0
 _MOST_DELETED: Final = 1000
-_PASSING: Final = (SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped)
 
 
 class LeafWriter:
@@ -92,7 +88,7 @@ class LeafWriter:
             return
         try:
             self._state.put([record.encoded() for record in records])
-        except _PASSING as error:
+        except ZkConsumerError as error:
             log.info("mirror: lane %s: its leaves are not written now: %s", self._lane.place, error)
             self._notes.put_off(time.monotonic())
         else:
@@ -110,7 +106,7 @@ class LeafWriter:
             for index in range(0, len(old), _MOST_DELETED):
                 self._state.put([(key, None) for key in old[index : index + _MOST_DELETED]])
             self._pruned_to = min(starts)
-        except _PASSING as error:
+        except ZkConsumerError as error:
             log.info("mirror: lane %s: its old leaves are not deleted now: %s", self._lane.place, error)
 
 
