@@ -11,7 +11,7 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import Message, ProducerId, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
-from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog
+from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog, lost_tail
 from zkconsumer.mirror.audit_findings import LaneAudit, RangeState
 from zkconsumer.mirror.lane_leaves import DECODED, CopiedRange, LeafNotes, LeafPart, batch_digest
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
@@ -191,6 +191,19 @@ def test_a_part_that_the_batches_of_the_target_do_not_fit_proves_nothing() -> No
     copy.parts = [LeafPart(20, 120, 0, whole.codecs, whole.digest)]
     found = copy.audit(start=160)
     assert (found.by_leaves, found.only_target, found.different) == (0, 160, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_log_has_lost_at_its_end_is_known_by_the_leaves(seed: int) -> None:
+    rng = random.Random(seed)
+    copy = drawn(rng)
+    assert lost_tail(copy.runs, copy.parts, copy.end) is None
+    cut = rng.randrange(copy.end)
+    last = copy.source_of(copy.end - 1)
+    lost = lost_tail(copy.runs, copy.parts, cut)
+    assert lost is not None
+    assert lost[1] == last + 1
+    assert lost[0] in (copy.source_of(cut), copy.source_of(max(cut - 1, 0)) + 1)
 
 
 def test_records_after_the_position_are_still_to_be_copied() -> None:

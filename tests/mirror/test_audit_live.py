@@ -307,6 +307,28 @@ def test_a_record_that_the_target_lacks_is_named(source: KafkaCluster, target: K
     )  # fmt: skip
 
 
+def test_what_was_cut_off_on_the_target_is_named_if_the_source_cannot_give_it_again(
+    source: KafkaCluster, target: KafkaCluster, topic: str
+) -> None:
+    source.create_topic(topic)
+    send(source, topic, numbered(0, 300))
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    Mirror(settings).run()
+    other = f"{topic}-other"
+    target.create_topic(other)
+    send(target, other, numbered(0, 250))
+    doctored(settings, lambda lane: lane._replace(target=TopicPartition(other, 0)), lambda part: part)
+    found = of_topic(audit(settings), other)
+    assert (found.records, found.not_copied, found.different) == (250, 50, 0)
+    ours = of_topic(audit(settings, target_only=True), other)
+    assert (ours.different, ours.differences[0].what) == (
+        50, "records 250 to 299 of the source were copied, and the target's log ends at 250"
+    )  # fmt: skip
+    BrokerAdmin(servers_of(source)).cut_topic(topic, 280)
+    found = of_topic(audit(settings), other)
+    assert (found.not_copied, found.different) == (20, 30)
+
+
 # -- the state topic ---------------------------------------------------------------------------------------------------
 
 

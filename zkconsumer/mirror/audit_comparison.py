@@ -12,6 +12,7 @@ Source: docs/MIRROR.md.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from zkconsumer.mirror.audit_cursor import LeafChecks, OffsetPlaces, PartCheck, 
 from zkconsumer.mirror.audit_findings import Difference, LaneAudit, Leaf, RangeList, RangeState
 from zkconsumer.mirror.compared_records import hash_of
 from zkconsumer.mirror.lane_leaves import DECODED, LEAF_OFFSETS, LeafPart, OrderedHash
-from zkconsumer.mirror.lane_runs import Lane, Stretch
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.pieces import LogSpan
 
 MOST_NAMED: Final = 20
@@ -97,6 +98,21 @@ class LaneComparison:
             if run.source_first <= part.first and part.end <= end and target_first >= self._target_start:
                 found.append((part, target_first))
         return found
+
+    def note_lost(self, first: int, end: int, target_end: int) -> None:
+        """Take note of records that the target has acknowledged, and has no more; a mirror copies them again if it can.
+
+        Args:
+            first, end: See `lost_tail`.
+            target_end: Where the log of the target ends.
+        """
+        if self._source is not None:
+            end = min(end, self._source.start)  # the others are still to be copied
+        if first < end:
+            self.found.different += end - first
+            what = f"records {first} to {end - 1} of the source were copied, and the target's log ends at {target_end}"
+            self._note(Difference(first, None, what))
+            self._name(RangeState.DIFFERENT, first, end - first, None)
 
     def compare(self, source: Iterator[LogSpan], target: Iterator[LogSpan]) -> LaneAudit:
         """Return what was found.
@@ -337,3 +353,25 @@ class LaneComparison:
 def target_offset(stretch: Stretch, source_offset: int) -> int:
     """Return where in the target a record of a stretch is."""
     return stretch.run.target_first + source_offset - stretch.run.source_first
+
+
+def lost_tail(runs: LaneMap, parts: Sequence[LeafPart], target_end: int) -> tuple[int, int] | None:
+    """Return first offset and end of what leaves have after the end of the target's log, by the offsets of the source.
+
+    The target has acknowledged these records. An unclean election may have cut them off, or the topic was made anew.
+    """
+    first: int | None = None
+    end = 0
+    firsts = [run.source_first for run in runs.runs]
+    for part in parts:
+        index = bisect_right(firsts, part.first) - 1
+        if index < 0:
+            continue
+        run = runs.runs[index]
+        part_end = run.target_first + part.end - run.source_first
+        is_of_run = index + 1 == len(runs.runs) or part_end <= runs.runs[index + 1].target_first
+        if is_of_run and part_end > target_end:
+            lost = max(part.first, run.source_at(target_end))
+            first = lost if first is None else min(first, lost)
+            end = max(end, part.end)
+    return None if first is None else (first, end)

@@ -24,7 +24,7 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import PartitionStopped
-from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog
+from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog, lost_tail
 from zkconsumer.mirror.audit_findings import HourCount, LaneAudit
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import MirrorRefused, SourceLost
@@ -127,9 +127,15 @@ def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], part
     if "compact" in target_settings(logs.target, lane.target.topic).get("cleanup.policy", ""):
         parts = []  # the target removes records, and nothing proves which
     source = _source_log(logs, lane)
+    usable = chosen(parts)
     comparison = LaneComparison(
-        lane, list(runs.stretches(end)), chosen(parts), source, start, lambda: _bounds(logs.target, lane.target)[0]
+        lane, list(runs.stretches(end)), usable, source, start, lambda: _bounds(logs.target, lane.target)[0]
     )  # fmt: skip
+    if lost_tail(runs, usable, end) is not None:
+        end_now = _bounds(logs.target, lane.target)[1]  # a mirror that runs has written the leaves since
+        lost = lost_tail(runs, usable, end_now)
+        if lost is not None:
+            comparison.note_lost(*lost, end_now)
     theirs: Iterator[LogSpan] = iter(())
     if source is not None and logs.both is not None:
         theirs = _spans(logs, logs.both.source, logs.both.source_config, lane.source, (source.start, source.end))
