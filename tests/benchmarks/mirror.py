@@ -1,4 +1,4 @@
-"""How fast `zkconsumer mirror` copies a topic between two brokers, beside MirrorMaker 1.
+"""How fast `zkconsumer mirror` copies a topic between two brokers, beside MirrorMaker 1 and 2.
 
 Usage: .venv/bin/python tests/benchmarks/mirror.py [--sizes 100 1000] [--codecs none lz4] [--megabytes 200] [--rounds 1]
 
@@ -7,7 +7,9 @@ in batches of about 64 KB. Each client copies it in a process of its own, into a
 
     mirror        `zkconsumer mirror run --until-end`, which copies batches whole
     decoded       the same with `--timestamps target`, which decodes and encodes each record
+    pinned        the same with `--pin-producers`, which writes in transactions
     mirror-maker  `kafka.tools.MirrorMaker` of 3.9.2, one stream, acks=all, batch.size=65536, linger.ms=5
+    mirror-maker-2  `org.apache.kafka.connect.mirror.MirrorMaker` of 3.9.2, one task, the same producer; needs Maven
 
 Seconds and CPU seconds are those of the copying process from its start, until all records are on the target.
 """
@@ -25,7 +27,12 @@ import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CLIENTS = ("mirror", "decoded", "mirror-maker")
+CLIENTS = ("mirror", "decoded", "pinned", "mirror-maker", "mirror-maker-2")
+OF_JAVA = ("mirror-maker", "mirror-maker-2")
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>benchmark</groupId><artifactId>mirror-maker-2</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.kafka</groupId><artifactId>connect-mirror</artifactId><version>3.9.2</version>
+</dependency></dependencies></project>"""
 PARTITIONS = 4
 BATCH_BYTES = 65_536
 LONGEST_S = 900.0
@@ -99,11 +106,14 @@ def measure(command: list[str], target: Any, topic: str, count: int) -> Run:
 
 def command_of(client: str, source: Any, target: Any, topic: str, folder: Path, jars: str, java: str) -> list[str]:
     name = uuid.uuid4().hex[:8]
-    if client != "mirror-maker":
+    if client not in OF_JAVA:
         return [sys.executable, "-m", "zkconsumer.cli", "mirror", "run", "--name", name, "--from-brokers",
                 servers(source), "--to-brokers", servers(target), "--whitelist", topic, "--rename",
                 f"{topic}={topic}-{client}", "--timestamps", "target" if client == "decoded" else "source",
-                "--topic-config", "retention.ms=-1", "--slots", "4", "--until-end"]  # fmt: skip
+                "--topic-config", "retention.ms=-1", "--slots", "4", "--until-end",
+                *(["--pin-producers"] if client == "pinned" else [])]  # fmt: skip
+    if client == "mirror-maker-2":
+        return mirror_maker_2(source, target, topic, name, folder, java)
     consumer, producer = folder / "consumer.properties", folder / "producer.properties"
     consumer.write_text(f"bootstrap.servers={servers(source)}\ngroup.id={name}\nauto.offset.reset=earliest\n")
     codec = topic.rsplit("-", 1)[1]
@@ -112,6 +122,30 @@ def command_of(client: str, source: Any, target: Any, topic: str, folder: Path, 
     )
     return [java, "-Xmx512m", "-cp", jars, "kafka.tools.MirrorMaker", "--consumer.config", str(consumer),
             "--producer.config", str(producer), "--whitelist", topic]  # fmt: skip
+
+
+def mirror_maker_2(source: Any, target: Any, topic: str, name: str, folder: Path, java: str) -> list[str]:
+    """The command of a MirrorMaker 2 of its own, which keeps the topic's name."""
+    path, pom = folder / f"class-path-{name}", folder / "pom.xml"
+    pom.write_text(POM)
+    subprocess.run(["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
+                   check=True, timeout=LONGEST_S)  # fmt: skip
+    settings = folder / f"mirror-maker-2-{name}.properties"
+    internal = ("config.storage", "offset.storage", "status.storage", "checkpoints.topic", "heartbeats.topic",
+                "offset-syncs.topic")  # fmt: skip
+    codec = topic.rsplit("-", 1)[1]
+    settings.write_text("\n".join([
+        f"clusters=a{name}, b{name}", f"a{name}.bootstrap.servers={servers(source)}",
+        f"b{name}.bootstrap.servers={servers(target)}", f"a{name}->b{name}.enabled=true",
+        f"a{name}->b{name}.topics={topic}", "replication.factor=1", "tasks.max=1", "emit.heartbeats.enabled=false",
+        "emit.checkpoints.enabled=false", "sync.topic.acls.enabled=false",
+        "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        *(f"{each}.replication.factor=1" for each in internal),
+        f"b{name}.producer.acks=all", f"b{name}.producer.batch.size=65536", f"b{name}.producer.linger.ms=5",
+        f"b{name}.producer.compression.type={codec}",
+    ]))  # fmt: skip
+    return [java, "-Xmx512m", "-cp", path.read_text().strip(), "org.apache.kafka.connect.mirror.MirrorMaker",
+            str(settings)]  # fmt: skip
 
 
 def main() -> None:
@@ -142,7 +176,7 @@ def main() -> None:
                 runs: dict[str, list[Run]] = {client: [] for client in given.clients}
                 for _ in range(given.rounds):
                     for client in given.clients:
-                        copy = f"{topic}-{client}" if client != "mirror-maker" else topic
+                        copy = topic if client in OF_JAVA else f"{topic}-{client}"
                         target.create_topic(copy, partitions=PARTITIONS)
                         command = command_of(client, source, target, topic, Path(folder), jars, java)
                         runs[client].append(measure(command, target, copy, count))

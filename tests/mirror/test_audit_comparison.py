@@ -11,8 +11,8 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import Message, ProducerId, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
-from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog, lost_tail
-from zkconsumer.mirror.audit_findings import LaneAudit, RangeState
+from zkconsumer.mirror.audit.audit_comparison import LaneComparison, SourceLog, lost_tail
+from zkconsumer.mirror.audit.audit_findings import LaneAudit, RangeState
 from zkconsumer.mirror.lane_leaves import DECODED, CopiedRange, LeafNotes, LeafPart, batch_digest
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.pieces import BatchLimits, LogSpan, log_spans, pieces, records_section

@@ -27,8 +27,8 @@ from mirroring import (
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
-from zkconsumer.mirror.audit_findings import LaneAudit, RangeState
-from zkconsumer.mirror.lane_audit import audit
+from zkconsumer.mirror.audit.audit_findings import LaneAudit, RangeState
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.lane_leaves import DECODED, LeafPart
 from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.mirror.mirror_process import Mirror

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from simpleconsumer.types import ActiveProducer, ProducerId, TopicPartition
 from zkconsumer.mirror.errors import AnotherWriter, BatchRefused, BelowRun, LaneStopped, Misplaced, NumberRefused
-from zkconsumer.mirror.lane import FRESH_S, REFUSED_S, LaneMachine, LaneState
+from zkconsumer.mirror.lane import FRESH_S, LEASE_WAIT_S, REFUSED_S, LaneMachine, LaneState
 from zkconsumer.mirror.lane_events import (
     Action,
     Answered,
@@ -41,11 +43,12 @@ class Lane:
     def __init__(self, *, follows_others: bool = False) -> None:
         self.machine = LaneMachine(NAME, RUN, follows_others=follows_others)
         self.now_s = 1000.0
+        self.leased_s = math.inf
         assert self.machine.start() == [Connect(0.0)]
 
     def take(self, event: Event, after_s: float = 0.0) -> list[Action]:
         self.now_s += after_s
-        return self.machine.take(event, Moment(self.now_s, NOW_MS))
+        return self.machine.take(event, Moment(self.now_s, NOW_MS, self.leased_s))
 
     def offer(self, records: int = 10, newest_ms: int = NOW_MS) -> list[Action]:
         return self.take(Offered(records, newest_ms))
@@ -342,3 +345,22 @@ def test_what_cannot_happen_raises() -> None:
     lane = flowing()
     with pytest.raises(LookupError, match="a batch was offered to a lane that holds 5"):
         lane.offer()
+
+
+def test_where_the_leader_may_have_forgotten_the_producer_only_the_owner_of_the_lane_writes() -> None:
+    """Of two processes, one would repeat what the other has written."""
+    lane = ready()
+    lane.leased_s = lane.now_s + 4.0
+    assert lane.offer(newest_ms=NOW_MS - 40 * DAY_MS) == [Send(110)]
+    assert lane.take(Answered(0, 110), 5.0) == [Stored(110, 120)]
+    [again] = lane.offer()
+    assert again == ReadEnd(LEASE_WAIT_S, "another process of the mirror may have the lane now")
+    [again] = lane.take(read(120, newest_ms=NOW_MS - 40 * DAY_MS))
+    assert isinstance(again, ReadEnd), "it is no owner yet"
+    lane.leased_s = lane.now_s + 4.0
+    assert lane.take(read(120, newest_ms=NOW_MS - 40 * DAY_MS)) == [Send(120)]
+    lane.take(Answered(0, 120), 5.0)
+    assert lane.offer(newest_ms=NOW_MS) == [Send(130)], "the last batch was recent: the leader knows the producer"
+    lane.take(Answered(0, 130))
+    [again] = lane.offer(newest_ms=-1)
+    assert isinstance(again, ReadEnd), "while this one is sent again and again, it is forgotten"

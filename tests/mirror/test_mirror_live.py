@@ -34,8 +34,8 @@ from mirroring import (
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import AnotherWriter, MirrorRefused, SourceLost
-from zkconsumer.mirror.lane_audit import audit
 from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import MirrorSettings, TopicRules

@@ -17,7 +17,7 @@ from zkconsumer.cli.terminal import CliError, LeaveSignals, cell, print_problem,
 from zkconsumer.config.connection_settings import find_connection_settings
 
 if TYPE_CHECKING:
-    from zkconsumer.mirror.audit_findings import LaneAudit
+    from zkconsumer.mirror.audit.audit_findings import LaneAudit
     from zkconsumer.mirror.lane_runs import Lane
     from zkconsumer.mirror.mirror_process import Mirror
     from zkconsumer.mirror.reports import LaneProgress
@@ -108,6 +108,8 @@ def _chosen(command: Command) -> Command:
                      help="A setting of the topics that are made."),
         click.option("--timestamps", type=click.Choice(["source", "target"]), default="source",
                      help="Whose times the records get. [source]"),
+        click.option("--preserve-offsets", "preserves_offsets", is_flag=True,
+                     help="Records get the offsets that they have in the source."),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -122,6 +124,8 @@ def _chosen(command: Command) -> Command:
 @click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail",
               help="What to do when the source has lost what was not copied. [fail]")  # fmt: skip
 @click.option("--rate", "rate_bytes", type=click.IntRange(1), metavar="BYTES", help="Most bytes a second.")
+@click.option("--pin-producers", "pins_producers", is_flag=True,
+              help="Write in transactions, so that brokers never forget a producer: for old records.")  # fmt: skip
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, metavar="N",
               help="At the first start: how many processes may share the work. [16]")  # fmt: skip
 @click.option("--until-end", is_flag=True, help="End when all is copied that is there.")
@@ -213,7 +217,7 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def audit_mirror(as_json: bool, target_only: bool, hours: bool, **options: Any) -> None:
     """Compare each record of the target with the one from which it was copied."""
-    from zkconsumer.mirror.lane_audit import audit
+    from zkconsumer.mirror.audit.lane_audit import audit
 
     settings = _settings(needs_source=not target_only, **options)
     found = list(audit(settings, target_only=target_only, hours=hours))

@@ -12,11 +12,11 @@ from typing import Final
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.types import Broker, FetchRequest, Message, TopicPartition
+from simpleconsumer.types import FetchRequest, Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.log.record_hash import record_hash
 from zkconsumer.mirror.errors import SourceLost
-from zkconsumer.mirror.lane_runs import LaneMap, RunCause
+from zkconsumer.mirror.lane_runs import LaneMap, RunCause, SourcePlace
 from zkconsumer_error import ErrorCode
 
 _FETCH_BYTES: Final = 1 << 20
@@ -28,12 +28,12 @@ class Side:
 
     Args:
         new_cluster: Returns what finds leaders; one thread at a time uses it.
-        connect: Returns a new connection to a broker.
+        connect: Returns a new connection to a broker; with `read_committed=True` one that gets committed messages.
 
     Threads: Any.
     """
 
-    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[[Broker], SimpleConsumer]) -> None:
+    def __init__(self, new_cluster: Callable[[], Cluster], connect: Callable[..., SimpleConsumer]) -> None:
         self.new_cluster = new_cluster
         self._of_thread = threading.local()
         self.connect = connect
@@ -80,13 +80,45 @@ def record_at(side: Side, name: TopicPartition, offset: int) -> Message | None:
     return None
 
 
-def compare_last(place: str, source: Side, target: Side, runs: LaneMap, end: int) -> None:
+def entry_record(side: Side, name: TopicPartition, place: SourcePlace) -> tuple[Message | None, int]:
+    """Return the record at a place of Kafka 0.7, None if there is none; and where its entry starts, or the log ends.
+
+    Raises:
+        As `record_at`.
+    """
+    offset, left = place
+    leader = side.cluster.leaders([name]).get(name)
+    if leader is None:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
+    dialect, size_bytes = dialect_of(leader), _FETCH_BYTES
+    with side.connect(leader) as client:
+        while size_bytes <= _LARGEST_BYTES:
+            [found] = client.multifetch([FetchRequest(*name, offset, size_bytes)], 0, 1)
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return None, offset
+            if found.error_code:
+                raise BrokerError(found.error_code, *name)
+            last: Message | None = None
+            for last in dialect.decode_messages(found.message_set, *name, offset):
+                if not left:
+                    return last, last.offset
+                left -= 1
+            if last is not None:
+                offset, size_bytes = last.next_offset, _FETCH_BYTES
+            elif not found.message_set:
+                return None, offset
+            else:
+                size_bytes *= 8
+    return None, offset
+
+
+def compare_last(where: str, source: Side, target: Side, runs: LaneMap, end: int) -> None:
     """Compare the last record of the target with the one of the source from which it was copied.
 
     A record that is not there any more proves nothing.
 
     Args:
-        place: Topic and partition of the source.
+        where: Topic and partition of the source.
         source, target: The two clusters.
         runs: Of the lane.
         end: Where the target's log ends.
@@ -95,18 +127,21 @@ def compare_last(place: str, source: Side, target: Side, runs: LaneMap, end: int
         SourceLost: They differ.
         What `record_at` raises.
     """
-    run = runs.at(end - 1)
-    if run is None:
+    run, here = runs.at(end - 1), runs.at(end)
+    if run is None or here is None or (here.gap and here.target_first == end):  # what is before is no record
         return
     copied = record_at(target, runs.lane.target, end - 1)
     if copied is None:
         return
-    offset = run.source_at(end - 1)
-    origin = record_at(source, runs.lane.source, offset)
+    place = run.place_at(end - 1)
+    if runs.lane.is_counted:
+        origin, offset = entry_record(source, runs.lane.source, place)
+    else:
+        origin, offset = record_at(source, runs.lane.source, place.offset), place.offset
     if origin is None or hash_of(origin) == hash_of(copied):
         return
     reason = (
         f"the record at offset {offset} is not the one that was copied to offset {end - 1} of the target: the log was "
         "cut off, or it is another topic of this name"
     )
-    raise SourceLost(place, run.source_at(end), None, RunCause.TRUNCATED.value, reason)
+    raise SourceLost(where, offset, None, RunCause.TRUNCATED.value, reason)

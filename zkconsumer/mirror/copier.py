@@ -26,7 +26,7 @@ from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.dialect import BatchNotWhole
 from simpleconsumer.errors import BrokenFraming, MessageError, SimpleConsumerError, VersionNotServed
-from simpleconsumer.types import ProducerId
+from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.errors import PartitionStopped, ReadFailed
@@ -34,20 +34,26 @@ from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.compared_records import Side, compare_last
 from zkconsumer.mirror.errors import (
     AnotherWriter,
+    BatchRefused,
     BelowRun,
     LaneClosed,
     LaneStuck,
     MirrorError,
     MirrorRefused,
+    Misplaced,
     NumberRefused,
     SourceLost,
+    TransactionLost,
 )
 from zkconsumer.mirror.lane import FRESH_S
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
+from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
 from zkconsumer.mirror.leaf_writer import LeafWriter
-from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, has_transactions, pieces
+from zkconsumer.mirror.offset_filler import OffsetFiller
+from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, pieces
+from zkconsumer.mirror.run_tails import changes, described_tail, tail_start
 from zkconsumer.mirror.state_log import StateLog
 from zkconsumer_error import ZkConsumerError
 
@@ -56,6 +62,10 @@ log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
 SETTLE_S: Final = FRESH_S + 10.0
 """A process that was frozen sends nothing after a minute without an answer, and what it sent before arrives by then."""
+COUNTED_RECORDS: Final = 65_536
+_COUNTED_BYTES: Final = 64 << 20
+_COUNTED_S: Final = 30.0
+"""Limits of what is counted after a start, in Kafka 0.7; while nothing comes, a run may start so often."""
 _IDLE_S: Final = 1.0
 _ANSWER_S: Final = 0.01
 _BACKOFF: Final = Backoff(0.2, 10.0)
@@ -63,10 +73,22 @@ _WAITED: Final = (
     LaneStuck, SimpleConsumerError, ClusterSilent, RebalanceError, ReadFailed, PartitionStopped,
 )  # fmt: skip
 """Troubles that pass: the lane goes on by itself."""
+_OF_TRANSACTIONS: Final = (AnotherWriter, Misplaced, NumberRefused, TransactionLost)
+_NEVER_MS: Final = 1 << 60
 _FINAL: Final = (MessageError, BrokenFraming, BatchNotWhole, VersionNotServed)
 """Those of them that do not pass."""
-_DETERMINED: Final = frozenset((RunCause.START, RunCause.TRANSACTION, RunCause.FORGOTTEN, RunCause.CUT))
+_DETERMINED: Final = frozenset(
+    (RunCause.START, RunCause.TRANSACTION, RunCause.COUNTED, RunCause.FORGOTTEN, RunCause.CUT)
+)
 """Causes that look the same to each process that reads the source."""
+
+
+def _no_id(lane: Lane) -> str:
+    raise LookupError(f"lane {lane.place} has no transactional id")
+
+
+def _cuts_nothing(name: TopicPartition, offset: int) -> None:
+    """Leave the start of a log where it is."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +104,10 @@ class LaneSettings:
         forgotten_after_ms: As for `LaneMachine`.
         settle_s: See `SETTLE_S`.
         compacted: Topics of the source that are compacted.
+        transactional_id: Returns the one of a lane.
+        preserves_offsets: Records get the offsets of the source; otherwise the next ones of the target.
+        pins_producers: Batches belong to transactions.
+        cut: Has the log of a partition of the target start at an offset.
         take_bytes: Waits until so many bytes may be copied, as the rate is limited; ends when the event is set.
     """
 
@@ -94,6 +120,10 @@ class LaneSettings:
     forgotten_after_ms: int
     compacted: Collection[str]
     take_bytes: Callable[[int, threading.Event], None]
+    transactional_id: Callable[[Lane], str] = _no_id
+    preserves_offsets: bool = False
+    pins_producers: bool = False
+    cut: Callable[[TopicPartition, int], None] = _cuts_nothing
     settle_s: float = SETTLE_S
 
 
@@ -135,13 +165,17 @@ class LaneCopier:
         state: Where its runs are.
         pool: Fetches the source.
         settings: What lanes have in common.
+        leased_until: As for `LaneSender`.
 
     Attributes:
         lane: What is copied.
         figures: What was done.
     """
 
-    def __init__(self, lane: Lane, state: StateLog, pool: SourcePool, settings: LaneSettings) -> None:
+    def __init__(
+        self, lane: Lane, state: StateLog, pool: SourcePool, settings: LaneSettings, leased_until: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self._leased_until = leased_until
         self.lane = lane
         self.figures = LaneFigures()
         self._state = state
@@ -155,6 +189,12 @@ class LaneCopier:
         self._lost_at = 0
         is_compacted = lane.source.topic in settings.compacted
         self._leaves = LeafWriter(lane, state, self._log_starts, is_on=not is_compacted)
+        self._entries = EntryPieces(0)
+        self._counted_at = 0.0
+        self._transactions: LaneTransactions | None = None
+        if settings.pins_producers:
+            self._transactions = LaneTransactions(lane.target, settings.transactional_id(lane), settings.target)
+        self._resume: tuple[int, int] | None = None
         self._thread = threading.Thread(target=self._run, name=f"lane-{lane.place}", daemon=True)
 
     def start(self) -> None:
@@ -176,6 +216,8 @@ class LaneCopier:
         sender = self._sender
         if sender is not None:
             sender.close()
+        if self._transactions is not None:
+            self._transactions.close()
 
     @property
     def _place(self) -> str:
@@ -198,6 +240,8 @@ class LaneCopier:
     def _react(self, error: Exception, failures: int) -> None:
         """Mend what has ended the copying, wait, or stop the lane."""
         fault: Exception = error
+        self._resume = None
+        self._source.stop()
         try:
             if self._is_mended(error):
                 return
@@ -219,6 +263,9 @@ class LaneCopier:
 
     def _is_mended(self, error: Exception) -> bool:
         """Store the run with which the lane goes on, where one helps; return whether it does."""
+        is_refused = isinstance(error, BatchRefused) and error.code in LOST_CODES
+        if self._transactions is not None and (is_refused or isinstance(error, _OF_TRANSACTIONS)):
+            return self._take_over(needs_epoch=isinstance(error, (TransactionLost, NumberRefused)))
         if isinstance(error, (NumberRefused, BelowRun)):
             return self._renumber(error)
         if isinstance(error, SourceLost):
@@ -241,20 +288,28 @@ class LaneCopier:
             self._settled_at = time.monotonic()
         elif not self._settled_at:
             self._settled_at = time.monotonic() + self._settings.settle_s
+        if self._resume is None and not (self._fill_gaps() and self._take_over()):
+            return
         last = self._runs.runs[-1]
+        numbering = self._runs.numbering(last)
         with self._new_sender(last) as sender:
             self._sender = sender
             try:
                 while not self._stopping.is_set():
                     target = sender.position(WAIT_S)
                     # The end first, and then the runs: a run is stored before its records, so none is missed.
-                    if self._read_runs().runs[-1].producer != last.producer:
+                    self._read_runs()
+                    if self._runs.numbering(self._runs.runs[-1]) != numbering:
                         return
                     self._follow(sender, target)
-                self._leaves.acknowledge(sender.flush(WAIT_S))
+                stored = sender.flush(WAIT_S)
+                self._acknowledge(stored)
+                if self._transactions is not None and self._transactions.is_open:
+                    self._commit(sender, stored, -1)
             finally:
                 self._sender = None
-                self._source.stop()
+                if self._resume is None:
+                    self._source.stop()
 
     def _follow(self, sender: LaneSender, target: int) -> None:
         """Copy in order, until the lane goes on elsewhere."""
@@ -263,26 +318,42 @@ class LaneCopier:
             raise BelowRun(self.lane.target, self._runs.runs[0].target_first, target)
         self.figures.trouble = ""
         self._lost_at = target
-        position = run.source_at(target)
+        position, skip = run.place_at(target)
         self._check_incarnation(position)
-        compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
-        self._source.start(position)
+        if self._resume is not None and self._resume[0] == target:
+            position = self._resume[1]
+        else:
+            compare_last(self._place, self._settings.source, self._settings.target, self._runs, target)
+            self._source.start(position)
+            self._entries = EntryPieces(skip)
+            self.figures.position = position
+        self._resume = None
         self._leaves.restart()
         self._saw_transactions = False
-        self.figures.position = position
         while not self._stopping.is_set():
             try:
                 chunk = self._source.next_chunk(_IDLE_S if sender.is_settled else _ANSWER_S)
-            except SourceLost:
+            except SourceLost as error:
                 if sender.flush(WAIT_S) != target:
                     return
                 self._lost_at = target
+                if self._entries.left:  # which of what is left was copied cannot be counted any more
+                    raise SourceLost(self._place, position, None, error.cause, error.reason) from error
                 raise
             self._check_incarnation(position)
             if chunk is None:
                 if sender.flush(WAIT_S) != target:
                     return
+                if self._has_gap(sender, target, position):
+                    return
+                if self._transactions is not None and self._transactions.is_open:
+                    if self._transactions.is_due:
+                        self._commit(sender, target, position)
+                        return
+                    continue
                 self._note(sender, position)
+                if not self._count_anew(target, position):
+                    return
                 continue
             self._note(sender, None)
             moved = self._send_chunk(sender, chunk, target, position)
@@ -294,6 +365,9 @@ class LaneCopier:
                 raise chunk.error
             position = max(position, chunk.next_offset)
             self._source.done(chunk)
+            if self._transactions is not None and self._transactions.is_due:
+                self._commit(sender, target, position)
+                return
 
     def _note(self, sender: LaneSender, position: int | None) -> None:
         """Take note of how far the lane is.
@@ -305,12 +379,17 @@ class LaneCopier:
         run = None if stored is None else self._runs.at(stored)
         if position is not None:
             figures.position = position
-        elif run is not None and stored is not None:
+        elif run is not None and stored is not None and not self.lane.is_counted:
             figures.position = max(figures.position, run.source_at(stored))
-        self._leaves.acknowledge(stored)
+        self._acknowledge(stored)
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
+
+    def _acknowledge(self, stored: int | None) -> None:
+        """Write leaves of what is stored; nothing is before its transaction is committed."""
+        if self._transactions is None or not self._transactions.is_open:
+            self._leaves.acknowledge(stored)
 
     def _send_chunk(self, sender: LaneSender, chunk: Chunk, target: int, position: int) -> int | None:
         """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
@@ -322,21 +401,29 @@ class LaneCopier:
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | None = None
         try:
-            found.extend(pieces(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
+            cut = self._entries.of if self.lane.is_counted else pieces
+            found.extend(cut(chunk, self.lane.source, position, limits, int(time.time() * 1000)))
         except (MessageError, BrokenFraming) as fault:  # after what comes before it was copied
             error = fault
-        if found and not self._declare(found, target):
+        kept = _without_hole(found, target) if self._settings.preserves_offsets else found
+        if kept and not self._declare(kept, target):
             return None
-        for piece in found:
+        for piece in kept:
             self._settings.take_bytes(len(piece.data), self._stopping)
             if self._stopping.is_set():
                 return None
+            if self._transactions is not None:
+                self._transactions.open(self._runs.runs[-1].producer)
+                self._transactions.count(len(piece.data))
             if not sender.send(piece.data, self.lane.source, target, WAIT_S):
                 return None
             if hashes:
                 self._leaves.sent(piece, target)
             target += piece.records
             self._count(piece)
+        if len(kept) < len(found):
+            self._has_gap(sender, target, found[len(kept)].first_offset)
+            return None
         if error is not None:
             sender.flush(WAIT_S)
             raise error
@@ -354,6 +441,8 @@ class LaneCopier:
     def _declare(self, found: Sequence[CopiedBatch], target: int) -> bool:
         """Store the runs that begin with these pieces; return False if the lane goes on elsewhere."""
         new: list[RunRecord] = []
+        if self.lane.is_counted and self._is_after(found[0], target):
+            return False
         run, upcoming = self._runs.at(target), self._runs.after(target)
         assert run is not None
         last = self._runs.runs[-1]
@@ -362,10 +451,11 @@ class LaneCopier:
             if not new and upcoming is not None and upcoming.target_first == target:
                 run, upcoming = upcoming, self._runs.after(target)
             crosses = not new and upcoming is not None and upcoming.target_first < target + piece.records
-            if crosses or run.source_at(target) != piece.first_offset:
+            if crosses or self._needs_run(run, piece, target):
+                cause = RunCause.COUNTED if self.lane.is_counted else run.cause if crosses else self._cause()
                 run = RunRecord(
                     self.lane, self._runs.number + 1 + len(new), last.producer, numbering.sequence_at(target),
-                    piece.first_offset, target, run.cause if crosses else self._cause(), last.incarnation,
+                    piece.first_offset, target, cause, last.incarnation, piece.skip,
                 )  # fmt: skip
                 new.append(run)
             target += piece.records
@@ -376,6 +466,37 @@ class LaneCopier:
         written = self._state.write(new, WAIT_S, self._stopping)
         self._runs = self._state.map_of(self.lane)
         return written
+
+    def _needs_run(self, run: RunRecord, piece: CopiedBatch, target: int) -> bool:
+        """Return whether a run starts with a piece: there is a hole, or much would have to be counted after a start."""
+        if not self.lane.is_counted:
+            return run.source_at(target) != piece.first_offset
+        counted_bytes = piece.first_offset - run.source_first
+        return counted_bytes > 0 and (
+            target - run.target_first >= COUNTED_RECORDS or counted_bytes >= _COUNTED_BYTES or run.skip > 0
+        )
+
+    def _is_after(self, piece: CopiedBatch, target: int) -> bool:
+        """Return whether the run that starts here begins after a piece: somebody has skipped what the source lost."""
+        run = self._runs.after(target - 1)
+        return run is not None and run.target_first == target and run.source_first > piece.first_offset
+
+    def _count_anew(self, target: int, position: int) -> bool:
+        """Store where a lane of Kafka 0.7 is while nothing comes, so that a start needs nothing that is deleted later.
+
+        Returns:
+            False: the lane goes on elsewhere.
+        """
+        run = self._runs.at(target)
+        if not self.lane.is_counted or self._entries.left or run is None or run.target_first == target:
+            return True
+        if time.monotonic() - self._counted_at < _COUNTED_S:
+            return True
+        self._counted_at = time.monotonic()
+        last = self._runs.runs[-1]
+        sequence = self._runs.numbering(last).sequence_at(target)
+        return self._write(RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, position, target,
+                                     RunCause.COUNTED, last.incarnation))  # fmt: skip
 
     def _cause(self) -> RunCause:
         """Return why there is a hole."""
@@ -401,7 +522,7 @@ class LaneCopier:
         if isinstance(ends, str):
             raise LaneStuck(self.lane.target, 0.0, ends)
         start, end = (int(each or 0) for each in ends)
-        if end > start:
+        if end > start:  # also what `--preserve-offsets` has filled and nobody has described
             raise MirrorRefused(
                 f"{self.lane.target.topic}/{self.lane.target.partition} has offsets {start} to {end - 1}, and this "
                 "mirror has not written them",
@@ -410,11 +531,13 @@ class LaneCopier:
         found = self._settings.source.cluster.log_ends([self.lane.source], [EARLIEST])[self.lane.source]
         if isinstance(found, str):
             raise LaneStuck(self.lane.source, 0.0, found)
-        producer = self._settings.new_producer_id()
+        tx = self._transactions
+        producer = self._settings.new_producer_id() if tx is None else tx.new_producer()
         incarnation = self._settings.incarnations.get(self.lane.source.topic, "")
         first = int(found[0] or 0)
-        first_run = RunRecord(self.lane, 1, producer, 0, first, end, RunCause.START, incarnation)
-        return self._write(first_run)
+        target_first, gap = self._target_of(first, end)
+        return self._write(RunRecord(self.lane, 1, producer, 0, first, target_first, RunCause.START, incarnation,
+                                     gap=gap))  # fmt: skip
 
     def _write(self, record: RunRecord) -> bool:
         """Store one run; return whether it counts."""
@@ -437,8 +560,9 @@ class LaneCopier:
         if isinstance(error, NumberRefused):
             producer, sequence, cause = numbering.next_epoch(end).producer, 0, RunCause.FORGOTTEN
         log.warning("mirror: lane %s starts a new run at offset %d of the target: %s", self.lane.place, end, error)
-        self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, run.source_at(end), end, cause,
-                              run.incarnation))  # fmt: skip
+        place = run.place_at(end)
+        self._write(RunRecord(self.lane, self._runs.number + 1, producer, sequence, place.offset, end, cause,
+                              run.incarnation, place.skip))  # fmt: skip
         return True
 
     def _log_starts(self) -> tuple[int, int] | None:
@@ -454,8 +578,117 @@ class LaneCopier:
         settings = self._settings
         return LaneSender(
             self.lane.target, self._runs.numbering(last), settings.target.cluster.leaders, settings.target.connect,
-            follows_others=True, forgotten_after_ms=settings.forgotten_after_ms,
+            transactional_id=None if self._transactions is None else self._transactions.id, follows_others=True,
+            forgotten_after_ms=_NEVER_MS if self._transactions is not None else settings.forgotten_after_ms,
+            leased_until=self._leased_until,
         )  # fmt: skip
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def _commit(self, sender: LaneSender, target: int, position: int) -> None:
+        """Commit what was sent. The run after the marker is stored before, so that its place is known.
+
+        Args:
+            position: Where the source is read on; -1 if it is not.
+        """
+        assert self._transactions is not None
+        if sender.flush(WAIT_S) != target:
+            return
+        run, last = self._runs.at(target), self._runs.runs[-1]
+        assert run is not None
+        place, sequence = run.place_at(target), self._runs.numbering(last).sequence_at(target)
+        after = RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, place.offset, target + 1,
+                          RunCause.MARKER, last.incarnation, place.skip, gap=1)  # fmt: skip
+        if not self._write(after):
+            return
+        self._transactions.commit(last.producer, target)
+        self._acknowledge(target)
+        if position >= 0:
+            self._resume = target + 1, position
+
+    def _take_over(self, *, needs_epoch: bool = False) -> bool:
+        """Describe what is at the end of the log, as whoever wrote it may have been killed in a transaction.
+
+        A run is stored in any case: a former owner of the lane that goes on cannot store one any more, and so commits
+        nothing.
+
+        Returns:
+            Whether the lane goes on at what is described now.
+        """
+        tx = self._transactions
+        if tx is None:
+            return True
+        tx.is_open = False
+        runs = self._read_runs()
+        producer = tx.new_producer() if needs_epoch else None
+        end = tx.end()
+        last = runs.runs[-1]
+        if producer is None and last.cause is RunCause.MARKER and last.target_first - 1 == end:
+            tx.commit(last.producer, end)  # the run of its marker is stored: whoever did that was about to commit
+            end = tx.end()
+        first = tail_start(runs, end)
+        if first is None:
+            return producer is None  # the log was cut off before it: `BelowRun` comes
+        tail = described_tail(runs, first, tx.heads(runs.runs[first].target_first, end), end, tx.is_committed)
+        if tail.is_aborted and producer is None:
+            producer = tx.new_producer()
+            if tx.end() != end:
+                return False
+        found = tail.runs
+        if producer is not None:
+            found[-1] = found[-1]._replace(producer=producer, first_sequence=0, cause=RunCause.ABORTED)
+        written = self._state.write(changes(runs, first, found), WAIT_S, self._stopping)
+        self._runs = self._state.map_of(self.lane)
+        return written
+
+    # -- offsets of the source on the target ---------------------------------------------------------------------------
+
+    def _target_of(self, source_offset: int, end: int) -> tuple[int, int]:
+        """Return at which offset of the target a run starts, and how many offsets are filled before it.
+
+        Raises:
+            MirrorRefused: The log of the target has gone too far for the offset.
+        """
+        if not self._settings.preserves_offsets:
+            return end, 0
+        if end > source_offset:
+            raise MirrorRefused(
+                f"{self.lane.target.topic}/{self.lane.target.partition} ends at offset {end}, and its next record has "
+                f"offset {source_offset} in the source",
+                "copy with --preserve-offsets into a topic that was never written",
+            )
+        return source_offset, source_offset - end
+
+    def _has_gap(self, sender: LaneSender, target: int, position: int) -> bool:
+        """Store that offsets are to be filled up to a position of the source; return False if there are none."""
+        if not self._settings.preserves_offsets or position <= target:
+            return False
+        if sender.flush(WAIT_S) == target:
+            last = self._runs.runs[-1]
+            sequence = self._runs.numbering(last).sequence_at(target)
+            self._write(RunRecord(self.lane, self._runs.number + 1, last.producer, sequence, position, position,
+                                  self._cause(), last.incarnation, gap=position - target))  # fmt: skip
+        return True
+
+    def _fill_gaps(self) -> bool:
+        """Fill the offsets before a run, where the target's log ends there; return False if the lane is stopped."""
+        name = self.lane.target
+        if not self._settings.preserves_offsets:
+            return True
+        ends = self._settings.target.cluster.log_ends([name], [EARLIEST, LATEST])[name]
+        if isinstance(ends, str):
+            raise LaneStuck(name, 0.0, ends)
+        start, end = (int(each or 0) for each in ends)
+        run, first = self._read_runs().gap_at(end), self._runs.runs[0]
+        if run is not None:
+            self.figures.trouble = f"offsets {end} to {run.target_first - 1} of the target are filled"
+            with OffsetFiller(name, self._settings.transactional_id(self.lane), self._settings.target) as filler:
+                if not filler.fill(run.target_first, self._stopping.is_set):
+                    return False
+            self.figures.trouble = ""
+        if first.gap and start < first.target_first:
+            self._settings.cut(name, first.target_first)
+        return True
 
     # -- what the source has lost --------------------------------------------------------------------------------------
 
@@ -480,6 +713,17 @@ class LaneCopier:
         last = self._runs.runs[-1]
         log.warning("mirror: lane %s skips what is lost: %s", self.lane.place, error)
         sequence = self._runs.numbering(last).sequence_at(end)
-        self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, end,
-                              RunCause(error.cause), last.incarnation))  # fmt: skip
+        target_first, gap = self._target_of(error.go_on_at, end)
+        self._write(RunRecord(self.lane, known + 1, last.producer, sequence, error.go_on_at, target_first,
+                              RunCause(error.cause), last.incarnation,
+                              lost_first=error.position if self.lane.is_counted else -1, gap=gap))  # fmt: skip
         return True
+
+
+def _without_hole(found: Sequence[CopiedBatch], position: int) -> Sequence[CopiedBatch]:
+    """Return the pieces before the first hole."""
+    for index, piece in enumerate(found):
+        if piece.first_offset != position:
+            return found[:index]
+        position += piece.records
+    return found

@@ -8,6 +8,7 @@ ZkConsumerError
     │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
     │   ├── BatchRefused     the broker refuses a batch for good
     │   └── BelowRun         the log ends before the first offset of the run
+    ├── TransactionLost      the coordinator has ended the lane's transaction, or does not know its producer any more
     ├── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
     └── LaneClosed           the lane was closed
 MirrorError                  of a whole mirror
@@ -166,6 +167,22 @@ class BelowRun(LaneStopped):
 
     def __str__(self) -> str:
         return f"{self.place}: the log ends at {self.end}, before offset {self.first_offset}, where the run starts"
+
+
+class TransactionLost(LaneError):
+    """The coordinator has ended the lane's transaction, or does not know its producer any more: a new epoch is needed.
+
+    Attributes:
+        code: Its answer.
+    """
+
+    def __init__(self, name: TopicPartition, code: int) -> None:
+        super().__init__(name, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        fault = broker_error(self.code)
+        return f"{self.place}: the transaction of the lane was ended, or its producer is not known: {fault}"
 
 
 class LaneStuck(LaneError):

@@ -15,6 +15,8 @@ which failure each prevents:
 - Nothing is sent unless the end was read, or a request was sent that was answered, on this connection within a minute:
   a process that slept does not go on with what it knew. That is judged again right before each request, as the end of a
   throttle may have been waited for. The request may then take as long as a call may.
+- Where the leader may have forgotten the producer, nothing is sent either unless this process is known to own the lane:
+  of two that write, one would repeat what the other has written.
 - The offset of every answer is compared: the last batch once more gets an answer without any error.
 - After any error and any lost connection the end is read again: only that says what was stored.
 - One request is under way at a time where times of records may make the leader forget the id: it goes by these.
@@ -81,6 +83,8 @@ from zkconsumer_error import ErrorCode
 MOST_UNDER_WAY: Final = 5
 """So many batches of a producer a broker remembers."""
 FRESH_S: Final = 60.0
+LEASE_WAIT_S: Final = 0.2
+"""How long a lane waits that may belong to another process now."""
 FORGOTTEN_AFTER_MS: Final = 86_400_000 - 3_600_000
 """A day, which is `producer.id.expiration.ms` by default, less an hour."""
 REFUSED_S: Final = 15.0
@@ -349,7 +353,7 @@ class LaneMachine:
         actions: list[Action] = []
         while self._under_way < min(len(self._held), self._most_under_way()):
             if not self.may_send(self._now):
-                return actions if self._under_way else self._read()
+                return actions if self._under_way else self._read_again()
             batch = self._held[self._under_way]
             batch.sent_at = self._now.boot_s
             self._under_way += 1
@@ -359,7 +363,13 @@ class LaneMachine:
 
     def may_send(self, now: Moment) -> bool:
         """Return whether what is known of the end of the log is young enough to send something upon it."""
-        return now.boot_s - self._fresh_at <= FRESH_S
+        return now.boot_s - self._fresh_at <= FRESH_S and (self.is_guarded or now.boot_s < now.leased_until_s)
+
+    def _read_again(self) -> list[Action]:
+        """Read the end once more, after a wait if the lane may belong to another process."""
+        if self.is_guarded or self._now.boot_s < self._now.leased_until_s:
+            return self._read()
+        return self._read(LEASE_WAIT_S, "another process of the mirror may have the lane now")
 
     def _send_put_off(self, event: PutOff) -> list[Action]:
         """Take back what is said to be under way from an offset on, and send it later."""
@@ -373,10 +383,10 @@ class LaneMachine:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the times of what is stored last, or under way, are young enough for leaders to know the producer."""
+        """Whether the times of what is stored last, or offered, are young enough for leaders to know the producer."""
         oldest_ms = self._now.time_ms - self._forgotten_after_ms
-        sent = [self._held[index].newest_ms for index in range(self._under_way)]
-        return all(newest_ms >= oldest_ms for newest_ms in (*sent, self._newest_ms) if newest_ms is not None)
+        held = [each.newest_ms for each in self._held]
+        return all(newest_ms >= oldest_ms for newest_ms in (*held, self._newest_ms) if newest_ms is not None)
 
     def _answered(self, event: Answered) -> list[Action]:
         if not self._under_way:

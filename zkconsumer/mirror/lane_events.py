@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -44,10 +45,12 @@ class Moment(NamedTuple):
     Attributes:
         boot_s: Seconds of a clock that also counts while the machine sleeps (CLOCK_BOOTTIME).
         time_ms: Milliseconds since 1970.
+        leased_until_s: Until when no other process can have the lane, by the same clock as `boot_s`.
     """
 
     boot_s: float
     time_ms: int
+    leased_until_s: float = math.inf
 
 
 class Tail(NamedTuple):

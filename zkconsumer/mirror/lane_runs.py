@@ -7,6 +7,9 @@ an aborted transaction, retention), or where the brokers of the target have forg
 The position of a lane is stored nowhere: it is computed from the end of the target's log, so that nothing can disagree
 with what is in the log.
 
+Positions of Kafka 0.7 are bytes, and all messages of a compressed entry share one. A run of such a source starts at an
+entry, and its records are counted from there; new runs start often enough that little has to be counted.
+
 Rules, and which failure each prevents:
 - A run is stored before its first record is sent: a record whose place nobody knows would be copied once more.
 - Records of one lane are numbered, and the first one with a number counts: of two processes that both start the next
@@ -40,8 +43,24 @@ class RunCause(enum.Enum):
     RETENTION = "retention"
     TRUNCATED = "truncated"
     RECREATED = "recreated"
+    COUNTED = "counted"
+    MARKER = "marker"
+    ABORTED = "aborted"
+    TAKEN = "taken"
     FORGOTTEN = "forgotten"
     CUT = "cut"
+
+
+class SourcePlace(NamedTuple):
+    """A position in the source.
+
+    Attributes:
+        offset: Of a record; in Kafka 0.7 of an entry.
+        skip: How many records from there on come before it; 0 but in Kafka 0.7.
+    """
+
+    offset: int
+    skip: int = 0
 
 
 class Lane(NamedTuple):
@@ -56,6 +75,11 @@ class Lane(NamedTuple):
     cluster: str
     source: TopicPartition
     target: TopicPartition
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the source is of Kafka 0.7, so that records are counted from the start of a run."""
+        return isinstance(self.source.partition, str)
 
     @property
     def place(self) -> str:
@@ -76,6 +100,10 @@ class RunRecord(NamedTuple):
         target_first: The offset of its first record in the target.
         cause: Why it starts.
         incarnation: Which topic of this name the source is, as far as the source tells; empty if it does not.
+        skip: How many records from `source_first` on come before its first one; 0 but in Kafka 0.7.
+        lost_first: Where what the source has lost before this run begins; -1 if it starts without such a hole, or is
+            not of Kafka 0.7.
+        gap: How many offsets of the target before its first record hold none.
     """
 
     lane: Lane
@@ -86,6 +114,9 @@ class RunRecord(NamedTuple):
     target_first: int
     cause: RunCause
     incarnation: str = ""
+    skip: int = 0
+    lost_first: int = -1
+    gap: int = 0
 
     @property
     def numbering(self) -> Numbering:
@@ -93,8 +124,14 @@ class RunRecord(NamedTuple):
         return Numbering(self.producer, self.target_first, self.first_sequence)
 
     def source_at(self, target_offset: int) -> int:
-        """Return the source offset of what is at an offset of the target, as if the run had no end."""
+        """Return the source offset of what is at an offset of the target, as if the run had no end. Not for 0.7."""
         return self.source_first + target_offset - self.target_first
+
+    def place_at(self, target_offset: int) -> SourcePlace:
+        """Return where in the source is what is at an offset of the target, as if the run had no end."""
+        if self.lane.is_counted:
+            return SourcePlace(self.source_first, self.skip + target_offset - self.target_first)
+        return SourcePlace(self.source_at(target_offset))
 
     def encoded(self, writer: str) -> tuple[bytes, bytes]:
         """Return key and value.
@@ -110,6 +147,10 @@ class RunRecord(NamedTuple):
             "first_sequence": self.first_sequence, "source_first": self.source_first,
             "target_first": self.target_first, "cause": self.cause.value, "incarnation": self.incarnation,
         }  # fmt: skip
+        if self.lane.is_counted:
+            value.update(skip=self.skip, lost_first=self.lost_first)
+        if self.gap:
+            value.update(gap=self.gap)
         return _json(key), _json(value)
 
 
@@ -134,6 +175,7 @@ def decoded(place: str, key: bytes | None, value: bytes | None) -> RunRecord | N
         return RunRecord(
             lane, int(names["run"]), ProducerId(found["producer_id"], found["epoch"]), found["first_sequence"],
             found["source_first"], found["target_first"], RunCause(found["cause"]), found["incarnation"],
+            found.get("skip", 0), found.get("lost_first", -1), found.get("gap", 0),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise StateUnreadable(place, f"{type(error).__name__}: {error}") from None
@@ -157,7 +199,7 @@ class Stretch(NamedTuple):
 
     @property
     def source_end(self) -> int:
-        """The offset after its last record in the source."""
+        """The offset after its last record in the source; not in Kafka 0.7."""
         return self.run.source_first + self.records
 
 
@@ -179,10 +221,12 @@ class LaneMap:
         """Take a record, in the order of the state topic; return whether it counts."""
         if record.number != self.number + 1:
             return False
-        self.number = record.number
+        self.number, gap = record.number, record.gap
         while self.runs and self.runs[-1].target_first >= record.target_first:
-            self.runs.pop()
-        self.runs.append(record)
+            replaced = self.runs.pop()
+            if replaced.target_first == record.target_first:  # what is before it is still no record
+                gap = gap or replaced.gap
+        self.runs.append(record._replace(gap=gap))
         return True
 
     def copy(self) -> LaneMap:
@@ -206,18 +250,23 @@ class LaneMap:
         return later
 
     def numbering(self, run: RunRecord) -> Numbering:
-        """Return where the numbers of a run's producer start: at its first run, so that one sender may write all."""
+        """Return where offsets and numbers of a producer begin to rise together: one sender may write from there."""
         index = next(i for i, each in enumerate(self.runs) if each.number == run.number)
         first = run
         for earlier in reversed(self.runs[:index]):
-            if earlier.producer != run.producer:
+            if earlier.producer != run.producer or first.gap:
                 break
             first = earlier
         return first.numbering
 
+    def gap_at(self, target_end: int) -> RunRecord | None:
+        """Return the run before whose first record offsets are to be filled, where the target's log ends."""
+        run = self.after(target_end)
+        return run if run is not None and run.gap and run.target_first - run.gap <= target_end else None
+
     def stretches(self, target_end: int) -> Iterator[Stretch]:
         """Yield the runs that have records, where the target's log ends at an offset."""
-        ends: Sequence[int] = [*(run.target_first for run in self.runs[1:]), target_end]
+        ends: Sequence[int] = [*(run.target_first - run.gap for run in self.runs[1:]), target_end]
         for run, end in zip(self.runs, ends, strict=True):
             if run.target_first < min(end, target_end):
                 yield Stretch(run, min(end, target_end))

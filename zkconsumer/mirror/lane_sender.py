@@ -8,6 +8,7 @@ Threads: one at a time; `close` from any thread.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -78,6 +79,7 @@ class LaneSender(Closing):
         transactional_id: Of the transaction that the batches belong to; None for none.
         follows_others: As for `LaneMachine`.
         forgotten_after_ms: As for `LaneMachine`.
+        leased_until: Returns until when no other process can have the lane, in seconds of CLOCK_BOOTTIME.
 
     After an error that a call raises, whatever it is (LaneStopped and LaneClosed apart), the next call goes on.
 
@@ -95,7 +97,9 @@ class LaneSender(Closing):
         transactional_id: str | None = None,
         follows_others: bool = False,
         forgotten_after_ms: int = FORGOTTEN_AFTER_MS,
+        leased_until: Callable[[], float] = lambda: math.inf,
     ) -> None:
+        self._leased_until = leased_until
         self._name = name
         self._run = run
         self._leaders = leaders
@@ -245,6 +249,10 @@ class LaneSender(Closing):
                 self._take(Lost(str(error) or type(error).__name__))
             raise
 
+    def _now(self) -> Moment:
+        until_s = self._leased_until()  # first: what comes later is later
+        return Moment(time.clock_gettime(time.CLOCK_BOOTTIME), int(time.time() * 1000), until_s)
+
     def _put_off(self, action: Action) -> None:
         self._actions = deque(each for each in self._actions if not isinstance(each, Send))  # they come after it
         self._take(PutOff(action.offset if isinstance(action, Send) else None))
@@ -255,14 +263,14 @@ class LaneSender(Closing):
             self._actions.clear()  # they were for the connection
         elif isinstance(event, Answered | ReadRefused):
             self._reason = f"the broker answers with code {event.code}" if event.code else _NO_FAULT
-        actions = self._machine.take(event, _now())
+        actions = self._machine.take(event, self._now())
         lags = [action.lag for action in actions if isinstance(action, ReadEnd) and action.lag]
         self._reason = lags[0] if lags else self._reason
         self._actions.extend(actions)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Send):
-            if self._machine.may_send(_now()):
+            if self._machine.may_send(self._now()):
                 self._send(action.offset)
             else:
                 self._put_off(action)
@@ -379,10 +387,6 @@ class LaneSender(Closing):
             return 0, None
         id_ = self._run.producer.producer_id
         return verdict.error_code, next((each for each in producers if each.producer_id == id_), None)
-
-
-def _now() -> Moment:
-    return Moment(time.clock_gettime(time.CLOCK_BOOTTIME), int(time.time() * 1000))
 
 
 def _last_sequence(first: int, last_delta: int) -> int:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Final
 
@@ -93,7 +93,7 @@ class Mirror:
             stack.callback(pool.stop)
             member = _Member(settings)
             stack.callback(member.close)
-            owned = _OwnedSlots(self, both, copies, pool)
+            owned = _OwnedSlots(self, both, copies, pool, member.leased_until)
             stack.callback(owned.stop)
             member.listen(owned)
             while not self._stopping.is_set():
@@ -130,7 +130,10 @@ def plan(settings: MirrorSettings) -> list[TopicPlan]:
 class _OwnedSlots:
     """The slots of this process, and their lanes. Threads: the one of `Mirror.run`."""
 
-    def __init__(self, mirror: Mirror, both: Both, copies: TopicCopies, pool: SourcePool) -> None:
+    def __init__(
+        self, mirror: Mirror, both: Both, copies: TopicCopies, pool: SourcePool, leased_until: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self._leased_until = leased_until
         self._mirror = mirror
         self._both = both
         self._copies = copies
@@ -196,7 +199,9 @@ class _OwnedSlots:
             running = dict(self._mirror._slots.get(slot, {}))
             for lane in lanes:
                 if lane not in running and slot_of(lane, self._copies.slots) == slot:
-                    running[lane] = LaneCopier(lane, state, self._pool, self._lane_settings())
+                    running[lane] = LaneCopier(
+                        lane, state, self._pool, self._lane_settings(), self._leased_until
+                    )  # fmt: skip
                     running[lane].start()
             self._mirror._put(slot, running)
 
@@ -253,7 +258,9 @@ class _OwnedSlots:
         limits = BatchLimits(codec=settings.compression, sets_times=settings.sets_times)
         return LaneSettings(
             self._both.source, self._both.target, self._both.new_producer_id, limits, settings.skips_losses,
-            self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take, settings.settle_s,
+            self._incarnations, settings.forgotten_after_ms, self._copies.compacted, self._pace.take,
+            settings.transactional_id, settings.preserves_offsets, settings.pins_producers, self._copies.cut,
+            settings.settle_s,
         )  # fmt: skip
 
 
@@ -268,6 +275,10 @@ class _Member:
                       "auto.offset.reset": "latest", "client.id": f"mirror-{settings.name}"}  # fmt: skip
         self._topic = settings.state_topic
         self._poller = Poller(KafkaConsumerConfig.from_properties(properties))
+
+    def leased_until(self) -> float:
+        """Return until when the slots of this process are its own, in seconds of CLOCK_BOOTTIME."""
+        return self._poller.leased_until
 
     def listen(self, listener: _OwnedSlots) -> None:
         """Join the group."""

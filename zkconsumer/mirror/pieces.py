@@ -64,6 +64,7 @@ class CopiedBatch(NamedTuple):
         records: How many records.
         data: One whole record batch.
         is_whole: Whether it is the batch of the source.
+        skip: How many records of the entry at `first_offset` come before the first one; 0 but in Kafka 0.7.
         digests: The hashes of its records, if it was encoded anew and they are wanted.
     """
 
@@ -71,6 +72,7 @@ class CopiedBatch(NamedTuple):
     records: int
     data: bytes
     is_whole: bool
+    skip: int = 0
     digests: bytes = b""
 
 
@@ -127,12 +129,45 @@ def pieces(
             yield CopiedBatch(span.head.base_offset, span.head.records, chunk.data[span.start : span.end], True)
             continue
         messages = _decoded(chunk, span, name, position, limits)
-        for batch in _batches(messages, limits):
-            own = now_ms if limits.sets_times else None
-            rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
-            data = encode_producer_batch([(rows, (0.0,))], span.codec, 0.0)
-            digests = b"".join(map(hash_of, batch)) if limits.hashes else b""
-            yield CopiedBatch(batch[0].offset, len(batch), data, False, digests)
+        for batch in _batches(messages, limits, _follows):
+            yield _encoded(batch, span.codec, limits, now_ms)
+
+
+class EntryPieces:
+    """Cuts sets of Kafka 0.7 into batches, from a place on that may be within a compressed entry.
+
+    Args:
+        skip: How many messages are left out at first.
+
+    Attributes:
+        left: How many of them are still to come.
+    """
+
+    def __init__(self, skip: int) -> None:
+        self.left = skip
+
+    def of(
+        self, chunk: Chunk, name: TopicPartition, position: int, limits: BatchLimits, now_ms: int
+    ) -> Iterator[CopiedBatch]:  # fmt: skip
+        """Yield the batches of the next set; arguments and errors as for `pieces`."""
+        wanted = self._wanted(_decoded(chunk, _Span(0, len(chunk.data), None, ""), name, position, limits))
+        for batch in _batches(wanted, limits, lambda before, message: True):
+            yield _encoded(batch, limits.codec, limits, now_ms)
+
+    def _wanted(self, messages: Iterator[Message]) -> Iterator[Message]:
+        for message in messages:
+            if self.left:
+                self.left -= 1
+            else:
+                yield message
+
+
+def _encoded(batch: list[Message], codec: str, limits: BatchLimits, now_ms: int) -> CopiedBatch:
+    own = now_ms if limits.sets_times else None
+    rows = [(each.key, each.value, each.headers, _time_of(each) if own is None else own) for each in batch]
+    data = encode_producer_batch([(rows, (0.0,))], codec, 0.0)
+    digests = b"".join(map(hash_of, batch)) if limits.hashes else b""
+    return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index, digests)
 
 
 def log_spans(chunk: Chunk, name: TopicPartition, position: int) -> Iterator[LogSpan]:
@@ -223,15 +258,21 @@ def _decoded(chunk: Chunk, span: _Span, name: TopicPartition, position: int, lim
     return part.opened(chunk.dialect.decode_messages, name, position, 0, limits.decoded_max_bytes, None)
 
 
-def _batches(messages: Iterator[Message], limits: BatchLimits) -> Iterator[list[Message]]:
-    """Yield messages with consecutive offsets, as many as fit into a batch."""
+def _follows(before: Message, message: Message) -> bool:
+    return message.offset == before.offset + 1
+
+
+def _batches(
+    messages: Iterator[Message], limits: BatchLimits, follows: Callable[[Message, Message], bool]
+) -> Iterator[list[Message]]:  # fmt: skip
+    """Yield messages without a hole between them, as many as fit into a batch."""
     batch: list[Message] = []
     size_bytes = 0
     try:
         for message in messages:
             more_bytes = _size_bytes(message)
             is_full = size_bytes + more_bytes > limits.batch_bytes or len(batch) >= limits.batch_records
-            if batch and (is_full or message.offset != batch[-1].offset + 1):
+            if batch and (is_full or not follows(batch[-1], message)):
                 yield batch
                 batch, size_bytes = [], 0
             batch.append(message)

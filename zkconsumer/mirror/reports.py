@@ -15,6 +15,7 @@ from typing import Any
 
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.mirror.compared_records import entry_record
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.sides import Both, MirrorSettings
@@ -67,31 +68,44 @@ def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
     maps = lane_maps(both, settings)
     sources = both.source.cluster.log_ends([lane.source for lane in maps], [EARLIEST, LATEST], read_committed=True)
     targets = both.target.cluster.log_ends([lane.target for lane in maps], [LATEST])
-    states = [_state(lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())]
+    states = [
+        _state(both, lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
+    ]
     return [dataclasses.replace(each, position=each.source_end) if _has_only_holes(settings, each) else each
             for each in states]  # fmt: skip
 
 
 def _has_only_holes(settings: MirrorSettings, state: LaneProgress) -> bool:
     """Return whether no record is left to be copied: markers of transactions and what compaction leaves are none."""
-    if not state.lag or state.position is None or state.source_end is None or state.source_start is None:
+    if state.lane.is_counted or not state.lag:
+        return False
+    if state.position is None or state.source_end is None or state.source_start is None:
         return False
     if state.position < state.source_start:
         return False
-    found = _read(settings.source_zookeeper, settings.source, state.lane.source, (state.position, state.source_end))
+    found = read_log(settings.source_zookeeper, settings.source, state.lane.source, (state.position, state.source_end))
     return next(found, None) is None
 
 
-def _state(lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:
+def _state(both: Both, lane: Lane, runs: LaneMap, source: Any, target: Any) -> LaneProgress:
     start, end = (None, None) if isinstance(source, str) else source
     target_end = None if isinstance(target, str) else target[0]
     run = None if target_end is None else runs.at(target_end)
-    position = None if run is None or target_end is None else run.source_at(target_end)
+    position = None
+    if run is not None and target_end is not None:
+        position = run.source_at(target_end)
+        if lane.is_counted:
+            position = None if end is None else entry_record(both.source, lane.source, run.place_at(target_end))[1]
     holes = () if target_end is None else tuple(_holes(runs, target_end))
     return LaneProgress(lane, position, start, end, target_end, len(runs.runs), holes)
 
 
 def _holes(runs: LaneMap, target_end: int) -> Iterator[tuple[int, int, str]]:
+    if runs.lane.is_counted:
+        for run in runs.runs:
+            if run.lost_first >= 0:
+                yield run.lost_first, run.source_first, run.cause.value
+        return
     before: Stretch | None = None
     for stretch in runs.stretches(target_end):
         if before is not None and stretch.run.source_first > before.source_end:
@@ -113,9 +127,10 @@ def lane_maps(both: Both, settings: MirrorSettings) -> dict[Lane, LaneMap]:
     return ours
 
 
-def _read(
+def read_log(
     zookeeper: str | None, properties: Mapping[str, Any], name: TopicPartition, bounds: tuple[int, int]
 ) -> Iterator[Message]:  # fmt: skip
+    """Yield the committed records of a partition between two offsets, and maybe some after them."""
     if bounds[0] >= bounds[1]:
         return
     given = {**properties, "isolation.level": "read_committed", "on.message.error": "stop"}

@@ -26,6 +26,7 @@ from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.copier import SETTLE_S
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS
+from zkconsumer.mirror.lane_runs import Lane
 from zkconsumer.producer.sending.broker_thread import new_producer_id
 
 _ANSWER_S: Final = 10.0
@@ -66,6 +67,8 @@ class MirrorSettings:
         skips_losses: Goes on after what the source has lost; otherwise the lane stops.
         compression: The codec for records that came without a batch of Kafka 0.11.
         sets_times: Records get the time at which they are copied, instead of their own.
+        pins_producers: Batches belong to transactions, so that brokers never forget the producer of a lane.
+        preserves_offsets: Records get the offsets that they have in the source.
         slots: Partitions of the state topic, if the mirror makes it.
         rate_bytes: Most bytes a second; None for no limit.
         until_end: Ends when everything is copied that was there.
@@ -82,6 +85,8 @@ class MirrorSettings:
     skips_losses: bool = False
     compression: str = "none"
     sets_times: bool = False
+    pins_producers: bool = False
+    preserves_offsets: bool = False
     slots: int = 16
     rate_bytes: int | None = None
     until_end: bool = False
@@ -89,6 +94,10 @@ class MirrorSettings:
     settle_s: float = SETTLE_S
 
     STATE_PREFIX: ClassVar[str] = "__zkconsumer_mirror_"
+
+    def transactional_id(self, lane: Lane) -> str:
+        """Return the transactional id of what a lane writes in transactions."""
+        return f"{self.state_topic}/{lane.target.topic}/{lane.target.partition}"
 
     @property
     def state_topic(self) -> str:
@@ -182,10 +191,10 @@ def _config(zookeeper: str | None, properties: Mapping[str, Any], name: str) -> 
 
 
 def _connect(config: ConsumerConfig) -> Any:
-    def connection(broker: Broker) -> SimpleConsumer:
+    def connection(broker: Broker, *, read_committed: bool = False) -> SimpleConsumer:
         return SimpleConsumer(
             broker.host, broker.port, _ANSWER_S * 2, config.client_id, dialect=dialect_of(broker),
-            security=config.security, connect_timeout_s=_ANSWER_S,
+            security=config.security, connect_timeout_s=_ANSWER_S, read_committed=read_committed,
         )  # fmt: skip
 
     return connection

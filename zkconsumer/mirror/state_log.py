@@ -68,12 +68,8 @@ class StateLog:
             first.set()
 
     def _read(self) -> None:
-        start: StartAt = {self._name.partition: self._next} if self._next else "earliest"
-        with read_topic(
-            None, self._name.topic, [self._name.partition], start=start, properties=self._properties
-        ) as reader:  # fmt: skip
-            for message in reader:
-                self._take(message)
+        for message in read_state(self._name, self._next, self._properties):
+            self._take(message)
 
     def map_of(self, lane: Lane) -> LaneMap:
         """Return the runs of a lane as they are known now; an empty map for a new one."""
@@ -112,7 +108,7 @@ class StateLog:
             self.refresh()
         with self._lock:
             found = self._maps.get(records[0].lane)
-            return found is not None and found.runs[-1:] == [records[-1]]
+            return found is not None and found.runs[-1]._replace(gap=0) == records[-1]._replace(gap=0)
 
     def put(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Store records of another kind durably: keys and values; None as a value deletes the key.
@@ -130,17 +126,7 @@ class StateLog:
         return read_leaves(self._properties, self._name.topic, int(self._name.partition)).get(lane, {})
 
     def _store(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> int:
-        leader = self._target.cluster.leaders([self._name]).get(self._name)
-        if leader is None:
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *self._name)
-        now_ms = int(time.time() * 1000)
-        rows = [(key, value, (), now_ms) for key, value in pairs]
-        batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
-        with self._target.connect(leader) as client:
-            [answer] = client.produce_sets({self._name: batch}, acks=_ALL_REPLICAS)
-        if answer.error_code:
-            raise BrokerError(answer.error_code, *self._name)
-        return answer.base_offset
+        return store_state(self._target, self._name, pairs)
 
     def _take(self, message: Message) -> None:
         record = _record(message)
@@ -150,6 +136,36 @@ class StateLog:
             self._next = message.offset + 1
             if record is not None:
                 self._maps.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+
+
+def read_state(name: TopicPartition, start_offset: int, properties: Mapping[str, object]) -> Iterator[Message]:
+    """Yield what is in a partition of a state topic, from an offset to the end of now.
+
+    Raises:
+        ReadFailed, PartitionStopped: It cannot be read now.
+    """
+    start: StartAt = {name.partition: start_offset} if start_offset else "earliest"
+    with read_topic(None, name.topic, [name.partition], start=start, properties=properties) as reader:
+        yield from reader
+
+
+def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes, bytes | None]]) -> int:
+    """Store keys and values durably in a partition of a state topic, as one batch; return its first offset.
+
+    Raises:
+        SimpleConsumerError, ClusterSilent: It is not stored, or is not known to be.
+    """
+    leader = target.cluster.leaders([name]).get(name)
+    if leader is None:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
+    now_ms = int(time.time() * 1000)
+    rows = [(*pair, (), now_ms) for pair in pairs]
+    batch = encode_producer_batch([(rows, (0.0,))], "none", 0.0)
+    with target.connect(leader) as client:
+        [answer] = client.produce_sets({name: batch}, acks=_ALL_REPLICAS)
+    if answer.error_code:
+        raise BrokerError(answer.error_code, *name)
+    return answer.base_offset
 
 
 def _record(message: Message) -> RunRecord | None:

@@ -31,6 +31,7 @@ from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.compared_records import Side, record_at
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.partition_numbers import PartitionNumbers
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 
@@ -46,6 +47,9 @@ _STATE_SEGMENT_BYTES: Final = str(16 << 20)
 """The open segment is not compacted, and each process reads the state topic when it starts."""
 _RETENTION_MS: Final = 7 * 86_400_000
 _MARGIN_MS: Final = 600_000
+_STORE_S: Final = 30.0
+_KNOWN_S: Final = 15.0
+_LOOK_AGAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class TopicCopies:
         self._has_begun = False
         self._seen: set[str] = set()
         self._copies: set[str] = set()
+        self._numbers = PartitionNumbers(both.source_id, settings.state_topic, both.target, dict(settings.target))
         self.compacted: set[str] = set()
         self.slots = 0
 
@@ -121,8 +126,10 @@ class TopicCopies:
             self._unless_exists(name, lambda: self._admin().create_topic(
                 name, self._settings.slots, replication, config=config
             ))  # fmt: skip
-            found = cluster.partitions([name]).get(name, ())
-        self.slots = len(found) or self._settings.slots
+        self.slots = self._wait_known(name, 1)
+        if not self.slots:
+            raise MirrorRefused(f"the state topic {name} was made, and no broker of the target knows it",
+                                "look at the brokers of the target, and start again")  # fmt: skip
 
     def names(self) -> list[str]:
         """Return the topics of the source that are copied."""
@@ -158,7 +165,8 @@ class TopicCopies:
         Raises:
             MirrorRefused: A topic cannot be copied; names it.
         """
-        partitions = self._both.source.cluster.partitions(self.names())
+        partitions = {name: self._in_order(name, found, stores=True)
+                      for name, found in self._both.source.cluster.partitions(self.names()).items()}  # fmt: skip
         new = [name for name, found in partitions.items() if self._made.get(name) != len(found)]
         for plan in self.plan(new):
             try:
@@ -176,13 +184,28 @@ class TopicCopies:
         self._has_begun = True
         rules = self._settings.rules
         return [
-            Lane(self._both.source_id, TopicPartition(name, number), TopicPartition(rules.name(name), number))
-            for name, found in partitions.items() if name in self._made for number in found[: self._made[name]]
+            Lane(self._both.source_id, TopicPartition(name, each),
+                 TopicPartition(rules.name(name), index if isinstance(each, str) else each))
+            for name, found in partitions.items() if name in self._made
+            for index, each in enumerate(found[: self._made[name]])
         ]  # fmt: skip
+
+    def _in_order(self, topic: str, found: Sequence[int | str], *, stores: bool = False) -> list[int | str]:
+        """Return the partitions of a topic in the order of their numbers on the target.
+
+        Args:
+            stores: Whether partitions of Kafka 0.7 that have no number yet get one for ever.
+        """
+        of_07 = [each for each in found if isinstance(each, str)]
+        if not of_07:
+            return list(found)
+        return [*(self._numbers.assigned(topic, of_07, _STORE_S) if stores else self._numbers.known(topic, of_07))]
 
     def plan(self, names: list[str] | None = None) -> list[TopicPlan]:
         """Return what is done about each topic."""
         chosen = self.names() if names is None else names
+        if names is None and self._both.target.cluster.partitions([self._settings.state_topic]):
+            self._numbers.refresh()
         source = self._both.source.cluster.partitions(chosen)
         rules = self._settings.rules
         targets = [rules.name(name) for name in chosen]
@@ -199,19 +222,29 @@ class TopicCopies:
             findings = []
             if target in twice:
                 findings.append(f"topic {target} is the copy of several topics: give other names by --rename")
-            findings += self._obstacles(name, target, source[name])
+            if self._settings.preserves_offsets:
+                findings += self._without_offsets(name, source[name], settings)
+            findings += self._obstacles(name, target)
             if not has:
                 findings += self._too_old(name, source[name], settings)
             replication = min(rules.replication or 3, brokers)
-            plans.append(TopicPlan(name, target, len(source[name]), has, settings, replication, tuple(findings)))
+            partitions = len(self._in_order(name, source[name]))
+            plans.append(TopicPlan(name, target, partitions, has, settings, replication, tuple(findings)))
         return plans
 
-    def _obstacles(self, name: str, target: str, partitions: Sequence[int | str]) -> Iterator[str]:
+    def _without_offsets(
+        self, topic: str, partitions: Sequence[int | str], settings: Mapping[str, str]
+    ) -> Iterator[str]:  # fmt: skip
+        """Yield why records cannot keep their offsets."""
+        if any(isinstance(each, str) for each in partitions):
+            yield f"topic {topic} is of Kafka 0.7, whose positions are bytes: no record can keep its offset"
+        if "compact" in settings.get("cleanup.policy", ""):
+            yield f"topic {topic} is compacted: its records cannot keep their offsets, as holes there may grow"
+
+    def _obstacles(self, name: str, target: str) -> Iterator[str]:
         source_id = self._both.source_id
         if source_id == self._both.target_id and target == name:
             yield f"topic {name} would be copied into itself: both sides are cluster {source_id}"
-        if any(isinstance(number, str) for number in partitions):
-            yield f"topic {name} is of Kafka 0.7, whose positions are bytes: it cannot be copied"
 
     def _make(self, plan: TopicPlan) -> None:
         if "compact" in source_settings(self._both, plan.source).get("cleanup.policy", ""):
@@ -224,13 +257,31 @@ class TopicCopies:
         elif plan.action == "grow":
             self._unless_exists(plan.target, lambda: admin.grow_topic(plan.target, plan.partitions), plan.partitions)
 
+    def cut(self, name: TopicPartition, offset: int) -> None:
+        """Have the log of a partition of the target start at an offset.
+
+        Raises:
+            AdminError: The brokers refuse.
+        """
+        assert isinstance(name.partition, int)
+        self._admin().cut_topic(name.topic, offset, partitions=[name.partition])
+
     def _unless_exists(self, topic: str, make: Callable[[], object], partitions: int = 1) -> None:
         """Make a topic, or its partitions, unless another process of the mirror was first."""
         try:
             make()
         except TopicRefused:
-            if len(self._both.target.cluster.partitions([topic]).get(topic, ())) < partitions:
+            if self._wait_known(topic, partitions) < partitions:
                 raise
+
+    def _wait_known(self, topic: str, partitions: int) -> int:
+        """Return how many partitions brokers know, after a wait: what was just made they do not all know yet."""
+        deadline = time.monotonic() + _KNOWN_S
+        while True:
+            found = len(self._both.target.cluster.partitions([topic]).get(topic, ()))
+            if found >= partitions or time.monotonic() > deadline:
+                return found
+            time.sleep(_LOOK_AGAIN_S)
 
     def _admin(self) -> BrokerAdmin:
         servers = self._settings.target["bootstrap.servers"]

@@ -116,6 +116,11 @@ class PollReader:
         self._refused: PartitionQueue | None = None
         self._open: dict[PartitionQueue, tuple[Chunk, TakenItems, OpenItems]] = {}
 
+    @property
+    def leased_until(self) -> float:
+        """Until when records may be returned."""
+        return self._lease.until
+
     # -- called by others ----------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:

@@ -77,6 +77,11 @@ class Poller:
         self._is_woken = False
         self._unreported_since: float | None = None
 
+    @property
+    def leased_until(self) -> float:
+        """Until when no other member can have the partitions of this one, in seconds of `lease_clock`."""
+        return self._joined.reader.leased_until
+
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str], callbacks: object | None) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkconsumer.mirror.lane_runs import Lane
+
+MOST_NAMED: Final = 20
 
 
 class RangeState(enum.Enum):

@@ -24,15 +24,16 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import PartitionStopped
-from zkconsumer.mirror.audit_comparison import LaneComparison, SourceLog, lost_tail
-from zkconsumer.mirror.audit_findings import HourCount, LaneAudit
+from zkconsumer.mirror.audit.audit_comparison import LaneComparison, SourceLog, lost_tail
+from zkconsumer.mirror.audit.audit_findings import HourCount, LaneAudit
+from zkconsumer.mirror.audit.counted_audit import CountedComparison, unproved
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import MirrorRefused, SourceLost
 from zkconsumer.mirror.lane_leaves import LeafPart, chosen
 from zkconsumer.mirror.lane_runs import Lane, LaneMap
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.pieces import LogSpan, log_spans
-from zkconsumer.mirror.reports import lane_maps
+from zkconsumer.mirror.reports import lane_maps, read_log
 from zkconsumer.mirror.sides import Both, MirrorSettings, opened_target
 from zkconsumer.mirror.state_log import read_leaves, read_runs
 from zkconsumer.mirror.topic_copies import source_settings, target_settings
@@ -87,6 +88,7 @@ class _Logs:
         stack: Closes them.
 
     Attributes:
+        settings: Of the mirror.
         both: Both sides; None if only the target is read.
         target: The target.
         target_config: Settings of its consumers.
@@ -95,7 +97,7 @@ class _Logs:
     """
 
     def __init__(self, settings: MirrorSettings, target_only: bool, stack: ExitStack) -> None:
-        self._settings = settings
+        self.settings = settings
         self.both: Both | None = None
         self.is_stopped = self.counts_hours = False
         if target_only:
@@ -107,10 +109,10 @@ class _Logs:
     def lanes(self) -> dict[Lane, LaneMap]:
         """Return the lanes of this mirror, with their runs."""
         if self.both is not None:
-            return lane_maps(self.both, self._settings)
-        found = read_runs(None, self._settings.target, self._settings.state_topic)
+            return lane_maps(self.both, self.settings)
+        found = read_runs(None, self.settings.target, self.settings.state_topic)
         if not found:
-            raise MirrorRefused(f"mirror {self._settings.name!r} has copied nothing", "see --name")
+            raise MirrorRefused(f"mirror {self.settings.name!r} has copied nothing", "see --name")
         return found
 
     def stop(self) -> None:
@@ -123,6 +125,8 @@ class _Logs:
 
 def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], parts: list[LeafPart]) -> LaneAudit:
     lane = runs.lane
+    if lane.is_counted:
+        return _audit_counted(logs, runs, target_bounds)
     start, end = target_bounds
     if "compact" in target_settings(logs.target, lane.target.topic).get("cleanup.policy", ""):
         parts = []  # the target removes records, and nothing proves which
@@ -151,6 +155,18 @@ def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], part
         for hour in sorted(at_source | on_target)
     ]
     return found
+
+
+def _audit_counted(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int]) -> LaneAudit:
+    both, lane, settings = logs.both, runs.lane, logs.settings
+    if both is None:
+        return unproved(runs, target_bounds)
+    comparison = CountedComparison(
+        runs,
+        lambda first, end: read_log(settings.source_zookeeper, settings.source, lane.source, (first, end)),
+        lambda first, end: read_log(None, settings.target, lane.target, (first, end)),
+    )
+    return comparison.compare(_bounds(both.source, lane.source), target_bounds)
 
 
 def _counted(spans: Iterator[LogSpan], hours: Counter[int], end: int) -> Iterator[LogSpan]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simpleconsumer.types import MAX_INT64, Message
-from zkconsumer.mirror.audit_findings import RangeList
+from zkconsumer.mirror.audit.audit_findings import RangeList
 from zkconsumer.mirror.lane_leaves import DECODED, LeafPart, OrderedHash, batch_digest
 from zkconsumer.mirror.lane_runs import Stretch
 from zkconsumer.mirror.pieces import LogSpan

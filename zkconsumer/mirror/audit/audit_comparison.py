@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkconsumer.mirror.audit_cursor import LeafChecks, OffsetPlaces, PartCheck, SpanCursor, Verdict, joined
-from zkconsumer.mirror.audit_findings import Difference, LaneAudit, Leaf, RangeList, RangeState
+from zkconsumer.mirror.audit.audit_cursor import LeafChecks, OffsetPlaces, PartCheck, SpanCursor, Verdict, joined
+from zkconsumer.mirror.audit.audit_findings import MOST_NAMED, Difference, LaneAudit, Leaf, RangeList, RangeState
 from zkconsumer.mirror.compared_records import hash_of
 from zkconsumer.mirror.lane_leaves import DECODED, LEAF_OFFSETS, LeafPart, OrderedHash
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
 from zkconsumer.mirror.pieces import LogSpan
 
-MOST_NAMED: Final = 20
 _MOST_RANGES: Final = 1000
 
 
@@ -32,12 +31,19 @@ _MOST_RANGES: Final = 1000
 
 
 @dataclass
-class _LeafSums:
+class LeafSums:
+    """What is computed of a leaf; see `Leaf`."""
+
     first: int
     records: int = 0
     size_bytes: int = 0
     source: OrderedHash = field(default_factory=OrderedHash)
     target: OrderedHash = field(default_factory=OrderedHash)
+
+    def leaf(self, *, has_source: bool) -> Leaf:
+        """Return the leaf."""
+        source = self.source.hexdigest() if has_source else None
+        return Leaf(self.first, self.records, self.size_bytes, source, self.target.hexdigest())
 
 
 class SourceLog(NamedTuple):
@@ -82,7 +88,7 @@ class LaneComparison:
         self._target_start = target_start
         self._target_start_now = target_start_now
         self._checks = LeafChecks(self._placed(parts), self._part_finished)
-        self._sums: list[_LeafSums] = []
+        self._sums: list[LeafSums] = []
         self._ranges = RangeList(_MOST_RANGES)
 
     def _placed(self, parts: Sequence[LeafPart]) -> list[tuple[LeafPart, int]]:
@@ -133,7 +139,7 @@ class LaneComparison:
             elif not self._are_same_batch(theirs, ours):
                 self._compare_records(theirs, ours)
         self._checks.end()
-        self.found.leaves = [self._leaf(each) for each in self._sums]
+        self.found.leaves = [each.leaf(has_source=self._source is not None) for each in self._sums]
         ranges = RangeList(_MOST_RANGES)  # what a leaf has proved was added after the leaf
         for each in sorted(self._ranges.ranges(), key=lambda each: each.first):
             ranges.add(*each)
@@ -340,14 +346,10 @@ class LaneComparison:
     def _name(self, state: RangeState, at: int, records: int, own_offset: int | None) -> None:
         self._ranges.add(state, at, at + records, own_offset, records)
 
-    def _sums_at(self, at: int) -> _LeafSums:
+    def _sums_at(self, at: int) -> LeafSums:
         if not self._sums or at >= self._sums[-1].first + LEAF_OFFSETS:
-            self._sums.append(_LeafSums(at // LEAF_OFFSETS * LEAF_OFFSETS))
+            self._sums.append(LeafSums(at // LEAF_OFFSETS * LEAF_OFFSETS))
         return self._sums[-1]
-
-    def _leaf(self, sums: _LeafSums) -> Leaf:
-        source = None if self._source is None else sums.source.hexdigest()
-        return Leaf(sums.first, sums.records, sums.size_bytes, source, sums.target.hexdigest())
 
 
 def target_offset(stretch: Stretch, source_offset: int) -> int:
@@ -369,7 +371,8 @@ def lost_tail(runs: LaneMap, parts: Sequence[LeafPart], target_end: int) -> tupl
             continue
         run = runs.runs[index]
         part_end = run.target_first + part.end - run.source_first
-        is_of_run = index + 1 == len(runs.runs) or part_end <= runs.runs[index + 1].target_first
+        following = runs.runs[index + 1] if index + 1 < len(runs.runs) else None
+        is_of_run = following is None or part_end <= following.target_first - following.gap
         if is_of_run and part_end > target_end:
             lost = max(part.first, run.source_at(target_end))
             first = lost if first is None else min(first, lost)
