@@ -30,6 +30,7 @@ SMALL: Final = {
     "lag_round": ["--groups", "3", "--partitions", "4", "--rounds", "1", "--runs", "1", "--offsets", "kafka"],
     "log_check": ["--megabytes", "2", "--rounds", "1"],
     "mirror": ["--sizes", "100", "--codecs", "none", "--megabytes", "1", "--clients", "mirror", "decoded"],
+    "mirror_audit": ["--records", "5000", "--sizes", "100", "--codecs", "none"],
     "peers": ["--kafka", "0.8.2.2", "--codecs", "none", "--sizes", "100", "--rounds", "1", "--megabytes", "1",
               "--clients", "ours"],
     "produce": ["--sizes", "100", "--codecs", "none", "--clients", "ours-send-all", "ours-send", "--rounds", "1",

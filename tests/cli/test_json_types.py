@@ -37,30 +37,30 @@ NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "obje
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
              "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
-             "metadata resource_type pattern_type operation permission target_topic cluster_id cause action hash "
+             "metadata resource_type pattern_type operation permission target_topic cluster_id cause action "
              "target_hash way"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
                      "transaction_start first_ms last_ms first_offset next_offset high_watermark commit_ms "
-                     "leader_epoch target_latest target_offset lag_ms"),
+                     "leader_epoch target_latest target_offset lag_ms start_ms"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left producer_id offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing "
                "files_before entry_index bytes_before files_after bytes_after segments size_bytes target_partition "
                "run_count equal different deleted_at_source deleted_on_target to_be_copied target_partition_count "
-               "replication"),
+               "replication equal_by_leaf not_proved target_messages"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
              "offsets warnings producers lines values versions lost silent unread "
              "assigned formats headers acls to_create to_delete unchanged acls_created acls_deleted filters holes "
-             "differences leaves failed"),
+             "differences leaves failed ranges hours"),
     ({LIST, NULL}, "isr subscribed target"),
     ({OBJECT}, "subscription config within filter"),
     ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
                    "old_value new_value resource_name principal "
-                   "group_type assignor client_id host instance_id rack regex"),
+                   "group_type assignor client_id host instance_id rack regex hash"),
 )  # fmt: skip
 TYPES: Final[Mapping[str, set[str]]] = {key: kinds for kinds, keys in _WORDS for key in keys.split()}
 """Key -> its types, in every output. A key that is new stands here once, and then means the same everywhere."""
@@ -155,7 +155,7 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
         "mirror plan": [["--whitelist", "clicks"]],
         "mirror run": [["--whitelist", "clicks", "--prefix", "copy.", "--until-end"]],
         "mirror status": [[]],
-        "mirror audit": [[]],
+        "mirror audit": [[], ["--hours"], ["--target-only"]],
         "log list": [[logs]],
         "log dump": [[logs, "--topic", "clicks"]],
         "log groups": [[logs]],

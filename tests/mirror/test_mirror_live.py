@@ -34,9 +34,10 @@ from mirroring import (
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import AnotherWriter, MirrorRefused, SourceLost
 from zkconsumer.mirror.mirror_process import Mirror, plan
-from zkconsumer.mirror.reports import audit, mirror_status
+from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -233,7 +234,7 @@ def test_records_that_were_deleted_before_they_were_copied_stop_the_lane_or_are_
     [state] = mirror_status(settings)
     assert state.holes == ((20, 35, "retention"),)
     [found] = audit(settings)
-    assert (found.records, found.different, found.only_target) == (15, 0, 20)
+    assert (found.records, found.different, found.by_leaves, found.only_target) == (15, 0, 20, 0)
 
 
 def test_a_source_topic_that_is_created_again_is_not_copied_on(

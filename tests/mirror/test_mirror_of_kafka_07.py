@@ -28,9 +28,11 @@ from mirroring import (
 from mirroring import send as send_to_target
 
 from zkconsumer.mirror import copier
+from zkconsumer.mirror.audit.audit_findings import LaneAudit
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import SourceLost
 from zkconsumer.mirror.mirror_process import Mirror, plan
-from zkconsumer.mirror.reports import LaneAudit, audit, mirror_status
+from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster

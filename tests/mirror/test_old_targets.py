@@ -18,9 +18,10 @@ from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.admin import BrokerAdmin
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import AnotherWriter, HeadersRefused, MirrorRefused, RepeatedRequest
 from zkconsumer.mirror.mirror_process import Mirror, plan
-from zkconsumer.mirror.reports import audit, mirror_status
+from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import MirrorSettings, TopicRules
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.cluster import Cluster

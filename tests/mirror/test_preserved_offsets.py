@@ -26,9 +26,10 @@ from simpleconsumer.consumer import EARLIEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig, read_topic
 from zkconsumer.admin import BrokerAdmin
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.offset_filler import EMPTY_TRANSACTIONS, OffsetFiller
-from zkconsumer.mirror.reports import audit, mirror_status
+from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

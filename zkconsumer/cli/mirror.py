@@ -7,6 +7,7 @@ import select
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -18,14 +19,16 @@ from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer_error import printable
 
 if TYPE_CHECKING:
+    from zkconsumer.mirror.audit.audit_findings import LaneAudit
     from zkconsumer.mirror.lane_runs import Lane
     from zkconsumer.mirror.mirror_process import Mirror
-    from zkconsumer.mirror.reports import LaneAudit, LaneProgress
+    from zkconsumer.mirror.reports import LaneProgress
     from zkconsumer.mirror.sides import MirrorSettings
     from zkconsumer.prometheus import MetricsServer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _JOIN_S: Final = 60.0
+_MOST_GAPS: Final = 20
 _RUN_EPILOG = """\
 \b
 Each record is copied once and in order, for every reader, as long as nobody else writes to the topics of the target.
@@ -65,12 +68,20 @@ Example:
 _AUDIT_EPILOG = """\
 \b
 This reads both logs from their start to their end, and compares key, value and headers of each record with those of the
-record from which it was copied. Records that the source has deleted since cannot be compared, and are counted.
-The exit status is 0 if nothing differs, 1 if something does. --json has a hash for each 65,536 offsets of the source.
+record from which it was copied. Batches that both sides store in the same way are compared as they are stored.
 
 \b
-Example:
+A mirror writes leaves while it copies: hashes of what it has read from the source. They prove records that the source
+has deleted since. With --target-only nothing else is compared, and the source is not needed any more.
+
+\b
+The exit status is 0 if nothing differs, 1 if something does. With --target-only it is 4 if nothing differs, and not all
+records are proved. --json has a hash for each 65,536 offsets of the source, and which ranges are proved how.
+
+\b
+Examples:
   zkconsumer mirror audit --from-zookeeper zk1:2181 --to-brokers b1:9092
+  zkconsumer mirror audit --target-only --to-brokers b1:9092
 """
 
 
@@ -239,26 +250,24 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
 
 @mirror.command("audit", epilog=_AUDIT_EPILOG)
 @_sides
+@click.option("--target-only", is_flag=True, help="Compare the target with the leaves alone; no source is needed.")
+@click.option("--hours", is_flag=True, help="Count the records by the hours of their times, too; that is slow.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def audit_mirror(as_json: bool, **options: Any) -> None:
+def audit_mirror(as_json: bool, target_only: bool, hours: bool, **options: Any) -> None:
     """Compare each record of the target with the one from which it was copied."""
-    from zkconsumer.mirror.reports import audit
+    from zkconsumer.mirror.audit.lane_audit import audit
 
-    found = list(audit(_settings(**options)))
+    settings = _settings(needs_source=not target_only, **options)
+    found = list(audit(settings, target_only=target_only, hours=hours))
+    unproved = sum(each.only_target for each in found) if target_only else 0
     if as_json:
         click.echo(json.dumps({"partitions": [_audit_json(each) for each in found]}))
     else:
-        rows = [[*_lane_cells(each.lane), str(each.records), str(each.different), str(each.only_target),
-                 str(each.only_source), str(each.not_copied)] for each in found]  # fmt: skip
-        headers = ["SOURCE", "TARGET", "EQUAL", "DIFFERENT", "DELETED AT SOURCE", "DELETED ON TARGET", "TO BE COPIED"]
-        print_table(headers, rows, right=range(2, 7), marked=[i for i, each in enumerate(found) if each.different])
-        for each in found:
-            for difference in each.differences:
-                print_problem(f"{each.lane.place}: offset {difference.source_offset}: {difference.what}")
-        if all(each.is_equal for each in found):
-            click.echo("both sides are equal")
+        _print_audit(found, unproved, target_only)
     if not all(each.is_equal for each in found):
         raise click.exceptions.Exit(1)
+    if unproved:
+        raise click.exceptions.Exit(4)
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -274,6 +283,7 @@ def _settings(
     timestamps: str = "source",
     from_zookeeper: str | None = None,
     to_zookeeper: str | None = None,
+    needs_source: bool = True,
     **options: Any,
 ) -> MirrorSettings:
     from zkconsumer.mirror.sides import MirrorSettings, TopicRules
@@ -282,7 +292,7 @@ def _settings(
     target_zookeeper, target = _side("to", to_zookeeper, options)
     if "bootstrap.servers" in target:  # a profile may name both
         target_zookeeper = to_zookeeper
-    if zookeeper is None and "bootstrap.servers" not in source:
+    if needs_source and zookeeper is None and "bootstrap.servers" not in source:
         raise click.UsageError(
             "Nothing names the source: give --from, --from-zookeeper, --from-brokers or --from-config."
         )
@@ -386,10 +396,43 @@ def _state_json(state: LaneProgress) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _print_audit(found: Sequence[LaneAudit], unproved: int, target_only: bool) -> None:
+    rows = [[*_lane_cells(each.lane), str(each.records), str(each.by_leaves), str(each.different),
+             str(each.only_target), str(each.only_source), str(each.not_copied)] for each in found]  # fmt: skip
+    headers = ["SOURCE", "TARGET", "EQUAL", "EQUAL BY LEAVES", "DIFFERENT", "NOT PROVED", "DELETED ON TARGET",
+               "TO BE COPIED"]  # fmt: skip
+    print_table(headers, rows, right=range(2, 8), marked=[i for i, each in enumerate(found) if each.different])
+    if any(each.hours for each in found):
+        rows = [[*_lane_cells(each.lane), _hour_text(hour.start_ms), str(hour.source), str(hour.target)]
+                for each in found for hour in each.hours]  # fmt: skip
+        print_table(["SOURCE", "TARGET", "HOUR", "AT SOURCE", "ON TARGET"], rows, right=range(3, 5))
+    for each in found:
+        for difference in each.differences:
+            print_problem(f"{each.lane.place}: offset {difference.source_offset}: {difference.what}")
+        for gap in [one for one in each.ranges if one.state.value == "not_proved"][:_MOST_GAPS] if target_only else ():
+            print_problem(f"{each.lane.place}: offsets {gap.first} to {gap.end - 1} of the source, from offset "
+                          f"{gap.target_first} of the target: no leaf has these records")  # fmt: skip
+    if all(each.is_equal for each in found):
+        if unproved:
+            click.echo(f"nothing differs; {count_of(unproved, 'record')} cannot be proved without the source")
+        else:
+            click.echo("the target has what was copied" if target_only else "both sides are equal")
+
+
+def _hour_text(start_ms: int | None) -> str:
+    if start_ms is None:
+        return "no time"
+    try:
+        return datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y-%m-%dT%H:00Z")
+    except (OverflowError, ValueError, OSError):
+        return str(start_ms)
+
+
 def _audit_json(found: LaneAudit) -> dict[str, Any]:
     return {
-        **_lane_json(found.lane), "equal": found.records, "different": found.different,
-        "deleted_at_source": found.only_target, "deleted_on_target": found.only_source,
+        **_lane_json(found.lane), "equal": found.records, "equal_by_leaf": found.by_leaves,
+        "different": found.different, "not_proved": found.only_target,
+        "deleted_at_source": found.by_leaves + found.only_target, "deleted_on_target": found.only_source,
         "to_be_copied": found.not_copied,
         "differences": [
             {"offset": each.source_offset, "target_offset": each.target_offset, "reason": each.what}
@@ -398,6 +441,14 @@ def _audit_json(found: LaneAudit) -> dict[str, Any]:
         "leaves": [
             {"start": leaf.first, "messages": leaf.records, "bytes": leaf.size_bytes, "hash": leaf.source_hash,
              "target_hash": leaf.target_hash} for leaf in found.leaves
+        ],
+        "ranges": [
+            {"start": each.first, "end": each.end, "target_offset": each.target_first, "messages": each.records,
+             "state": each.state.value} for each in found.ranges
+        ],
+        "hours": [
+            {"start_ms": each.start_ms, "messages": each.source, "target_messages": each.target}
+            for each in found.hours
         ],
     }  # fmt: skip
 

@@ -55,6 +55,7 @@ from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
 from zkconsumer.mirror.lane_sender import LaneSender
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.lane_transactions import LOST_CODES, LaneTransactions
+from zkconsumer.mirror.leaf_writer import LeafWriter
 from zkconsumer.mirror.offset_filler import OffsetFiller
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, EntryPieces, has_transactions, limits_of, pieces
 from zkconsumer.mirror.plain_sender import PlainSender
@@ -223,6 +224,8 @@ class LaneCopier:
         self._limits = settings.limits
         self._saw_transactions = False
         self._lost_at = 0
+        is_compacted = lane.source.topic in settings.compacted
+        self._leaves = LeafWriter(lane, state, self._log_starts, is_on=not is_compacted)
         self._entries = EntryPieces(0)
         self._counted_at = 0.0
         self._transactions: LaneTransactions | None = None
@@ -277,6 +280,7 @@ class LaneCopier:
             except Exception as error:  # noqa: BLE001 - each kind has its reaction there
                 failures = 1 if self.figures.records > done_before else failures + 1
                 self._react(error, failures)
+        self._leaves.end()
 
     def _react(self, error: Exception, failures: int) -> None:
         """Mend what has ended the copying, wait, or stop the lane."""
@@ -354,6 +358,7 @@ class LaneCopier:
                         return
                     self._follow(sender, target)
                 stored = sender.flush(WAIT_S)
+                self._acknowledge(stored)
                 if self._transactions is not None and self._transactions.is_open:
                     self._commit(sender, stored, -1)
             except BatchRefused as error:
@@ -393,6 +398,7 @@ class LaneCopier:
             self._entries = EntryPieces(skip)
             self.figures.position = position
         self._resume = None
+        self._leaves.restart()
         self._saw_transactions = False
         self._in_hand.clear()
         while not self._stopping.is_set():
@@ -450,16 +456,23 @@ class LaneCopier:
             figures.oldest_ms = self._in_hand.popleft()[1]
         if self._in_hand:
             figures.oldest_ms = self._in_hand[0][1]
+        self._acknowledge(stored)
         figures.source_end = self._source.end
         figures.is_guarded = sender.is_guarded
         figures.trouble = self._source.trouble
+
+    def _acknowledge(self, stored: int | None) -> None:
+        """Write leaves of what is stored; nothing is before its transaction is committed."""
+        if self._transactions is None or not self._transactions.is_open:
+            self._leaves.acknowledge(stored)
 
     def _send_chunk(self, sender: LaneSender | PlainSender, chunk: Chunk, target: int, position: int) -> int | None:
         """Send what is in a chunk; return the position after it, None if the lane goes on elsewhere."""
         if chunk.dialect is None:
             return target
         self._saw_transactions = self._saw_transactions or has_transactions(chunk)
-        limits = self._limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic)
+        hashes = self._leaves.takes(chunk.dialect)
+        limits = self._limits._replace(takes_zstd=sender.takes_zstd, magic=sender.magic, hashes=hashes)
         found: list[CopiedBatch] = []
         error: MessageError | BrokenFraming | HeadersRefused | None = None
         try:
@@ -482,6 +495,8 @@ class LaneCopier:
                 self._transactions.count(len(piece.data))
             if not self._is_taken(sender, piece, target):
                 return None
+            if hashes:
+                self._leaves.sent(piece, target)
             target += piece.records
             self._count(piece)
         if len(kept) < len(found):
@@ -646,6 +661,15 @@ class LaneCopier:
         self._write(RunRecord(self.lane, self._runs.number + 1, self._settings.new_producer_id(), 0,
                               run.source_at(end), end, RunCause.FORGOTTEN, run.incarnation))  # fmt: skip
 
+    def _log_starts(self) -> tuple[int, int] | None:
+        """Return where the logs of source and target start, as an offset of the source; None if that is not known."""
+        source = self._settings.source.cluster.log_ends([self.lane.source], [EARLIEST])[self.lane.source]
+        target = self._settings.target.cluster.log_ends([self.lane.target], [EARLIEST])[self.lane.target]
+        if isinstance(source, str) or isinstance(target, str):
+            return None
+        run = self._runs.at(int(target[0] or 0))
+        return None if run is None else (int(source[0] or 0), run.source_at(int(target[0] or 0)))
+
     def _new_sender(self, last: RunRecord) -> LaneSender | PlainSender:
         settings = self._settings
         if not settings.has_numbers:
@@ -676,6 +700,7 @@ class LaneCopier:
         if not self._write(after):
             return
         self._transactions.commit(last.producer, target)
+        self._acknowledge(target)
         if position >= 0:
             self._resume = target + 1, position
 

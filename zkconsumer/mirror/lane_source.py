@@ -17,7 +17,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import StreamFailed
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_state import FetchState, LogTruncated, OutOfLog
+from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, LogTruncated, OutOfLog
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, FetchTask, InHand, PartitionQueue
 from zkconsumer.mirror.errors import SourceLost
@@ -140,6 +140,12 @@ class LaneSource:
     def wake(self) -> None:
         """End a wait for the next chunk."""
         self._wakeup.wake()
+
+    def is_empty_to(self, end: int) -> bool:
+        """Return whether the log has no records between the position and an offset, as its leader says."""
+        if self._task is None or self._queue is None or self._queue.chunks:
+            return False
+        return self._task.state.empty >= EMPTY_TRIES and self._task.state.high_watermark >= end
 
     @property
     def end(self) -> int:

@@ -10,6 +10,7 @@ Source: `simpleconsumer.kafka011.whole_batches` says what brokers accept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer import codecs
@@ -24,8 +25,9 @@ from simpleconsumer.dialect import (
     newest_ms,
 )
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.types import Message, TopicPartition
+from simpleconsumer.types import Buffer, Message, TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.mirror.compared_records import hash_of
 from zkconsumer.mirror.errors import HeadersRefused
 
 WHOLE_BYTES: Final = 16_384
@@ -34,8 +36,9 @@ _FRAME_BYTES: Final = 20
 """Lengths and numbers of a record, or of a header, take less."""
 _OVERHEAD: Final = 12
 """The size in the head of a batch does not count its first bytes."""
-_HEAD_BYTES: Final = 128
-"""The head of a batch takes less."""
+_HEAD_BYTES: Final = 61
+_HEAD_MARGIN: Final = 128
+"""The head of a batch takes less, with what its records need more than they are counted for."""
 _CODEC_MASK: Final = 7
 _HAS_BROKER_TIME: Final = 8
 _IS_TRANSACTIONAL: Final = 16
@@ -56,6 +59,7 @@ class BatchLimits(NamedTuple):
         sets_times: Records get the time at which they are copied.
         magic: The format of the target: 2 for record batches, 1 for message sets of Kafka 0.10, 0 for those before.
         most_bytes: A batch that is larger is not copied whole, as the target does not take it.
+        hashes: Batches that are encoded anew get the hashes of their records.
     """
 
     batch_bytes: int = 524_288
@@ -66,6 +70,7 @@ class BatchLimits(NamedTuple):
     sets_times: bool = False
     magic: int = RECORD_BATCH
     most_bytes: int = 1 << 31
+    hashes: bool = False
 
 
 def limits_of(limits: BatchLimits, settings: Mapping[str, str]) -> BatchLimits:
@@ -78,7 +83,7 @@ def limits_of(limits: BatchLimits, settings: Mapping[str, str]) -> BatchLimits:
     most = settings.get("max.message.bytes", "")
     if not most.isdigit():
         return limits
-    batch_bytes = min(limits.batch_bytes, max(1, int(most) - _HEAD_BYTES))
+    batch_bytes = min(limits.batch_bytes, max(1, int(most) - _HEAD_MARGIN))
     return limits._replace(batch_bytes=batch_bytes, most_bytes=int(most))
 
 
@@ -92,6 +97,7 @@ class CopiedBatch(NamedTuple):
         is_whole: Whether it is the batch of the source.
         skip: How many records of the entry at `first_offset` come before the first one; 0 but in Kafka 0.7.
         time_ms: The time of the first record at the source; -1 if it has none.
+        digests: The hashes of its records, if it was encoded anew and they are wanted.
     """
 
     first_offset: int
@@ -100,6 +106,25 @@ class CopiedBatch(NamedTuple):
     is_whole: bool
     skip: int = 0
     time_ms: int = -1
+    digests: bytes = b""
+
+
+class LogSpan(NamedTuple):
+    """A part of a log: one batch that could be copied whole, or others, which have to be decoded to be compared.
+
+    Attributes:
+        first_offset: Of the batch; -1 for what has to be decoded.
+        records: Of the batch.
+        codecs: The bit of its codec; 0 for what has to be decoded.
+        section: The records of the batch as they are stored.
+        messages: Returns the messages.
+    """
+
+    first_offset: int
+    records: int
+    codecs: int
+    section: Buffer
+    messages: Callable[[], Iterator[Message]]
 
 
 class _Span(NamedTuple):
@@ -181,7 +206,8 @@ def _encoded(batch: list[Message], codec: str, limits: BatchLimits, now_ms: int)
         data = encode_producer_batch([(rows, (0.0,))], codec, 0.0)
     else:
         data = message_set(rows, codec, limits.magic)
-    return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index, _time_of(batch[0]))
+    digests = b"".join(map(hash_of, batch)) if limits.hashes else b""
+    return CopiedBatch(batch[0].offset, len(batch), data, False, batch[0].index, _time_of(batch[0]), digests)
 
 
 def message_set(rows: Sequence[tuple[bytes | None, bytes | None, Any, int]], codec: str, magic: int) -> bytes:
@@ -204,6 +230,31 @@ def _without_headers(messages: Iterator[Message]) -> Iterator[Message]:
             raise HeadersRefused(TopicPartition(message.topic, message.partition), message.offset,
                                  [name for name, _ in message.headers])  # fmt: skip
         yield message
+
+
+def log_spans(chunk: Chunk, name: TopicPartition, position: int) -> Iterator[LogSpan]:
+    """Yield the parts of a set that was fetched, from an offset on; see `pieces` for the arguments."""
+    if chunk.dialect is None:
+        return
+    limits = BatchLimits()
+    data = memoryview(chunk.data)
+    for span in _spans(chunk, position, limits):
+        messages = partial(_decoded, chunk, span, name, position, limits)
+        if span.head is None:
+            yield LogSpan(-1, 0, 0, b"", messages)
+        else:
+            section = records_section(data[span.start : span.end])
+            yield LogSpan(span.head.base_offset, span.head.records, codec_bit(span.head), section, messages)
+
+
+def records_section(batch: Buffer) -> Buffer:
+    """Return the records of a batch as they are stored: what comes after its head."""
+    return memoryview(batch)[_HEAD_BYTES:]
+
+
+def codec_bit(head: BatchHead) -> int:
+    """Return the bit of the codec of a batch: 1 for none, 2 for gzip, and so on."""
+    return 1 << (head.attributes & _CODEC_MASK)
 
 
 def _heads(chunk: Chunk) -> Iterator[tuple[int, BatchHead]]:

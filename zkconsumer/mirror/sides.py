@@ -241,6 +241,17 @@ def old_target(settings: MirrorSettings, stack: ExitStack) -> tuple[Cluster, Zoo
     return cluster, port, replace(settings, target={**given, "bootstrap.servers": servers})
 
 
+def opened_target(
+    settings: MirrorSettings, stack: ExitStack
+) -> tuple[Side, ConsumerConfig, ZooKeeperPort | None, MirrorSettings]:  # fmt: skip
+    """Return the target of a mirror, settings of its consumers, its ZooKeeper and the settings, as `Both` has them."""
+    port: ZooKeeperPort | None = None
+    if settings.target_zookeeper is not None:
+        _, port, settings = old_target(settings, stack)
+    config = _config(None, settings.target, settings.name)
+    return _opened(config, stack)[0], config, port, settings
+
+
 def _opened(
     config: ConsumerConfig, stack: ExitStack, *, pins_topics: bool = False
 ) -> tuple[Side, ZooKeeperPort | None]:

@@ -111,15 +111,16 @@ def _heads(dialect: Dialect, data: bytes | memoryview) -> Iterator[BatchHead]:
 
 def source_settings(both: Both, topic: str) -> dict[str, str]:
     """Return the settings that stand at a topic of the source, as far as it tells."""
-    return overrides(both.source, topic) if both.port is None else _of_node(both.port, topic)
+    return overrides(both.source, topic) if both.port is None else node_settings(both.port, topic)
 
 
 def target_settings(both: Both, topic: str) -> dict[str, str]:
     """Return the settings that stand at a topic of the target."""
-    return overrides(both.target, topic) if both.target_port is None else _of_node(both.target_port, topic)
+    return overrides(both.target, topic) if both.target_port is None else node_settings(both.target_port, topic)
 
 
-def _of_node(port: ZooKeeperPort, topic: str) -> dict[str, str]:
+def node_settings(port: ZooKeeperPort, topic: str) -> dict[str, str]:
+    """Return the settings that stand at a topic in its ZooKeeper."""
     [reply] = read_all(port, [GetData(f"/config/topics/{topic}")])
     data: Any = reply[0] if isinstance(reply, tuple) else None
     return dict(json.loads(data).get("config", {})) if data else {}

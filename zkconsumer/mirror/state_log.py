@@ -19,6 +19,7 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.compared_records import Side
 from zkconsumer.mirror.errors import LaneStuck
+from zkconsumer.mirror.lane_leaves import LeafRecord, decoded_leaf
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunRecord, decoded
 from zkconsumer.mirror.pieces import message_set
 from zkconsumer.topic_reader.start_at import StartAt
@@ -29,6 +30,7 @@ _ALL_REPLICAS: Final = -1
 _RETRY_S: Final = 0.2
 _NOT_KNOWN: Final = -1
 """What brokers before 0.10 answer is not believed: those of 0.8.0 and 0.8.1 answer wrong offsets."""
+_FIRST_S: Final = 10.0
 
 
 class StateLog:
@@ -48,6 +50,7 @@ class StateLog:
         self._lock = threading.Lock()
         self._maps: dict[Lane, LaneMap] = {}
         self._next = 0
+        self._first: threading.Event | None = None
 
     def refresh(self) -> None:
         """Read what was stored since.
@@ -56,6 +59,18 @@ class StateLog:
             StateUnreadable: A record is not of a mirror.
             ReadFailed, PartitionStopped: The state topic cannot be read now.
         """
+        with self._lock:
+            first, is_first = self._first, self._first is None
+            if first is None:
+                first = self._first = threading.Event()
+        if not is_first:
+            first.wait(_FIRST_S)  # the lanes of a slot start together, and one of them reads what is there
+        try:
+            self._read()
+        finally:
+            first.set()
+
+    def _read(self) -> None:
         for message in read_state(self._name, self._next, self._properties):
             self._take(message)
 
@@ -76,9 +91,11 @@ class StateLog:
             What `refresh` raises.
         """
         deadline = time.monotonic() + timeout_s
+        writer = uuid.uuid4().hex[:12]
+        rows = [record.encoded(writer) for record in records]
         while True:
             try:
-                base = self._store(records)
+                base = self._store(rows)
                 break
             except (SimpleConsumerError, ClusterSilent) as error:
                 if time.monotonic() > deadline or stopping.wait(_RETRY_S):
@@ -96,9 +113,23 @@ class StateLog:
             found = self._maps.get(records[0].lane)
             return found is not None and found.runs[-1]._replace(gap=0) == records[-1]._replace(gap=0)
 
-    def _store(self, records: Sequence[RunRecord]) -> int:
-        writer = uuid.uuid4().hex[:12]
-        return store_state(self._target, self._name, [record.encoded(writer) for record in records])
+    def put(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Store records of another kind durably: keys and values; None as a value deletes the key.
+
+        Raises:
+            SimpleConsumerError, ClusterSilent: They may not be stored.
+        """
+        base = self._store(rows)
+        with self._lock:
+            if base == self._next:  # nothing is left to be read again
+                self._next += len(rows)
+
+    def leaves_of(self, lane: Lane) -> dict[bytes, LeafRecord]:
+        """Return the parts of a lane that are stored, by their keys; reads all of the slot."""
+        return read_leaves(self._properties, self._name.topic, int(self._name.partition)).get(lane, {})
+
+    def _store(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> int:
+        return store_state(self._target, self._name, pairs)
 
     def _take(self, message: Message) -> None:
         record = _record(message)
@@ -121,7 +152,7 @@ def read_state(name: TopicPartition, start_offset: int, properties: Mapping[str,
         yield from reader
 
 
-def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes, bytes]]) -> int:
+def store_state(target: Side, name: TopicPartition, pairs: Sequence[tuple[bytes, bytes | None]]) -> int:
     """Store keys and values durably in a partition of a state topic, as one batch; return its first offset.
 
     Kafka 0.8 and 0.9 may answer another one: -1 is returned there.
@@ -159,10 +190,39 @@ def read_runs(zookeeper: str | None, properties: Mapping[str, object], topic: st
         StateUnreadable: A record is not of a mirror.
     """
     found: dict[Lane, LaneMap] = {}
-    given = {**properties, "isolation.level": "read_uncommitted"}
-    with read_topic(zookeeper, topic, properties=given) as reader:
-        for message in reader:
-            record = _record(message)
-            if record is not None:
-                found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
+    for message in _all(zookeeper, properties, topic):
+        record = _record(message)
+        if record is not None:
+            found.setdefault(record.lane, LaneMap(record.lane)).apply(record)
     return found
+
+
+def read_leaves(
+    properties: Mapping[str, object], topic: str, slot: int | None = None
+) -> dict[Lane, dict[bytes, LeafRecord]]:
+    """Return the parts of all lanes in a state topic of the target, or in one of its partitions, by their keys.
+
+    Raises:
+        ReadFailed: There is no such topic.
+        StateUnreadable: A record is not of a mirror.
+    """
+    found: dict[bytes, LeafRecord] = {}
+    for message in _all(None, properties, topic, slot):
+        key = message.key or b""
+        record = decoded_leaf(f"{message.topic}/{message.partition} at {message.offset}", key, message.value)
+        if record is not None:
+            found[key] = record
+        else:
+            found.pop(key, None)
+    of_lanes: dict[Lane, dict[bytes, LeafRecord]] = {}
+    for key, record in found.items():
+        of_lanes.setdefault(record.lane, {})[key] = record
+    return of_lanes
+
+
+def _all(
+    zookeeper: str | None, properties: Mapping[str, object], topic: str, slot: int | None = None
+) -> Iterator[Message]:
+    given = {**properties, "isolation.level": "read_uncommitted"}
+    with read_topic(zookeeper, topic, None if slot is None else [slot], properties=given) as reader:
+        yield from reader

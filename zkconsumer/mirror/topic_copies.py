@@ -30,6 +30,8 @@ from zkconsumer.mirror.source_samples import source_settings
 log = logging.getLogger(__name__)
 
 _INTERNAL: Final = "__"
+_STATE_SEGMENT_BYTES: Final = str(16 << 20)
+"""The open segment is not compacted, and each process reads the state topic when it starts."""
 _STORE_S: Final = 30.0
 _KNOWN_S: Final = 15.0
 _LOOK_AGAIN_S: Final = 0.1
@@ -67,6 +69,7 @@ class TopicCopies:
         if not found:
             replication = min(self._settings.rules.replication or 3, len(self._both.target_brokers()))
             config = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false",
+                      "segment.bytes": _STATE_SEGMENT_BYTES,
                       "min.insync.replicas": str(2 if replication > 2 else 1)}  # fmt: skip
             with admin_of(self._both.settings) as admin:
                 self._unless_exists(name, lambda: admin.create_topic(
