@@ -52,7 +52,7 @@ def test_the_machines_the_formats_and_the_simulated_groups_are_pure() -> None:
         "rebalance/zookeeper/machine.py", "rebalance/brokers/machine.py", "rebalance/partition.py",
         "simpleconsumer/kafka07/message_set.py", "simpleconsumer/kafka08/message_set.py",
         "simpleconsumer/kafka011/records.py", "simpleconsumer/kafka011/whole_batches.py",
-        "simpleconsumer/messages/schema.py", "zkconsumer/mirror/lane.py",
+        "simpleconsumer/messages/schema.py", "zkconsumer/mirror/lanes/lane.py",
         "zkconsumer/fetching/fetch_state.py", "zkconsumer/testing/embedded/group.py",
     }  # fmt: skip
     assert len(modules) > 140

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from simpleconsumer.types import ActiveProducer, ProducerId, TopicPartition
 from zkconsumer.mirror.errors import LaneStopped
-from zkconsumer.mirror.lane import FRESH_S, LaneMachine, LaneState
-from zkconsumer.mirror.lane_events import (
+from zkconsumer.mirror.lanes.lane import FRESH_S, LaneMachine, LaneState
+from zkconsumer.mirror.lanes.lane_events import (
     SEQUENCES,
     Action,
     Answered,

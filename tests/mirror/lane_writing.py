@@ -14,8 +14,8 @@ from simpleconsumer.types import ProducedPartition, ProducerId, TopicPartition
 from zkconsumer import read_topic
 from zkconsumer.cluster.cluster import Cluster as Brokers
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.mirror.lane_events import Run
-from zkconsumer.mirror.lane_sender import LaneSender
+from zkconsumer.mirror.lanes.lane_events import Run
+from zkconsumer.mirror.lanes.lane_sender import LaneSender
 from zkconsumer.producer.sending.broker_thread import RequestSettings, new_producer_id
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.waiting import wait_until

@@ -74,7 +74,7 @@ def doctored(settings: MirrorSettings, lane: Callable[[Lane], Lane], leaf: Calla
     [(old, runs)] = read_runs(None, settings.target, settings.state_topic).items()
     [leaves] = read_leaves(settings.target, settings.state_topic).values()
     with ExitStack() as stack:
-        side, _ = opened_target(settings, stack)
+        side, _, _, _ = opened_target(settings, stack)
         state = StateLog(settings.state_topic, 0, side, settings.target)
         state.put([run._replace(lane=lane(old)).encoded("doctor") for run in runs.runs])
         state.put([

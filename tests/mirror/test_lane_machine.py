@@ -8,8 +8,8 @@ import pytest
 
 from simpleconsumer.types import ActiveProducer, ProducerId, TopicPartition
 from zkconsumer.mirror.errors import AnotherWriter, BatchRefused, BelowRun, LaneStopped, Misplaced, NumberRefused
-from zkconsumer.mirror.lane import FRESH_S, LEASE_WAIT_S, REFUSED_S, LaneMachine, LaneState
-from zkconsumer.mirror.lane_events import (
+from zkconsumer.mirror.lanes.lane import FRESH_S, LEASE_WAIT_S, REFUSED_S, LaneMachine, LaneState
+from zkconsumer.mirror.lanes.lane_events import (
     Action,
     Answered,
     Cause,

@@ -11,9 +11,9 @@ from lane_writing import SOURCE, WAIT_S, Wire, counted, lane, source_batch, writ
 
 from rebalance.errors import AccessRefused, RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.mirror import lane as lane_module
 from zkconsumer.mirror.errors import BatchRefused, LaneClosed, LaneStuck, NumberRefused
-from zkconsumer.mirror.lane_events import Run
+from zkconsumer.mirror.lanes import lane as lane_module
+from zkconsumer.mirror.lanes.lane_events import Run
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.waiting import wait_until

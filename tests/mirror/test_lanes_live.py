@@ -17,7 +17,7 @@ from simpleconsumer.dialect import KAFKA011, BatchNotWhole, BatchProducer, Obsta
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import TopicPartition
 from zkconsumer.mirror.errors import AnotherWriter, BelowRun, LaneStuck, Misplaced, NumberRefused
-from zkconsumer.mirror.lane_events import Run
+from zkconsumer.mirror.lanes.lane_events import Run
 from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -14,7 +14,7 @@ import pytest
 from lane_writing import LENGTHS, SOURCE, WAIT_S, Wire, counted, lane, source_batch
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.mirror.lane_events import Run
+from zkconsumer.mirror.lanes.lane_events import Run
 from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -17,8 +17,8 @@ from lane_model import (
 )
 
 from zkconsumer.mirror.errors import AnotherWriter, Misplaced, NumberRefused
-from zkconsumer.mirror.lane import MOST_UNDER_WAY, LaneMachine, LaneState
-from zkconsumer.mirror.lane_events import (
+from zkconsumer.mirror.lanes.lane import MOST_UNDER_WAY, LaneMachine, LaneState
+from zkconsumer.mirror.lanes.lane_events import (
     SEQUENCES,
     Action,
     Answered,

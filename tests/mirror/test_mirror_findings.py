@@ -11,15 +11,15 @@ import pytest
 from simpleconsumer.dialect import BatchHead, encode_producer_batch, head_with
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin import TopicRefused
-from zkconsumer.mirror.copier import lag_in_ms
 from zkconsumer.mirror.errors import BatchRefused
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.lane_settings import lag_in_ms
 from zkconsumer.mirror.mirror_metrics import MirrorCollector
 from zkconsumer.mirror.mirror_process import Mirror
-from zkconsumer.mirror.plan_findings import Sample, keyless_findings, notes_of, way_of
 from zkconsumer.mirror.refused_records import refused_record
 from zkconsumer.mirror.sides import MirrorSettings
-from zkconsumer.mirror.topic_settings import accepted_settings
+from zkconsumer.mirror.topics.plan_findings import Sample, keyless_findings, notes_of, way_of
+from zkconsumer.mirror.topics.topic_settings import accepted_settings
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "OPERATIONS.md"
 CLICKS = TopicPartition("clicks", 0)

@@ -27,7 +27,7 @@ from mirroring import (
 )
 from mirroring import send as send_to_target
 
-from zkconsumer.mirror import copier
+from zkconsumer.mirror import kept_runs
 from zkconsumer.mirror.audit.audit_findings import LaneAudit
 from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import SourceLost
@@ -148,7 +148,7 @@ def test_a_restart_counts_from_the_last_run_and_a_lane_that_waits_stores_one(
     embedded: EmbeddedCluster, target: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a restart reads again may be deleted meanwhile: a lane that is at the end needs nothing of it."""
-    monkeypatch.setattr(copier, "COUNTED_RECORDS", 500)
+    monkeypatch.setattr(kept_runs, "COUNTED_RECORDS", 500)
     topic = "counted"
     embedded.create_topic(topic)
     for first in range(0, 5000, 100):

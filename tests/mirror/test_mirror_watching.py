@@ -33,11 +33,11 @@ from zkconsumer import Producer, ProducerConfig
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.mirror import mirror_process
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.mirror_loops import TopicOrigins
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings, TopicRules
-from zkconsumer.mirror.topic_copies import TopicCopies
+from zkconsumer.mirror.topics.mirror_loops import TopicOrigins
+from zkconsumer.mirror.topics.topic_copies import TopicCopies
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

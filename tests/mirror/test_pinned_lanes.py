@@ -23,11 +23,11 @@ from mirroring import (
 )
 
 from zkconsumer import read_topic
-from zkconsumer.mirror import lane_transactions
 from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import RunCause, RunRecord
-from zkconsumer.mirror.lane_transactions import LaneTransactions
+from zkconsumer.mirror.lanes import lane_transactions
+from zkconsumer.mirror.lanes.lane_transactions import LaneTransactions
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings

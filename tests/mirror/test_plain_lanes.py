@@ -9,8 +9,8 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.mirror.errors import AnotherWriter, HeadersRefused, RepeatedRequest
 from zkconsumer.mirror.lane_runs import Lane, RunCause, RunRecord
+from zkconsumer.mirror.lanes.plain_lane import LogEndWatch, first_difference, what_is_wrong
 from zkconsumer.mirror.pieces import BatchLimits, CopiedBatch, pieces
-from zkconsumer.mirror.plain_lane import LogEndWatch, first_difference, what_is_wrong
 
 SOURCE, TARGET = TopicPartition("here", 0), TopicPartition("there", 3)
 RUN = RunRecord(Lane("cluster", SOURCE, TARGET), 1, NO_ID, 0, 100, 0, RunCause.START)

@@ -27,8 +27,8 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer import Producer, ProducerConfig, read_topic
 from zkconsumer.admin import BrokerAdmin
 from zkconsumer.mirror.audit.lane_audit import audit
+from zkconsumer.mirror.lanes.offset_filler import EMPTY_TRANSACTIONS, OffsetFiller
 from zkconsumer.mirror.mirror_process import Mirror, plan
-from zkconsumer.mirror.offset_filler import EMPTY_TRANSACTIONS, OffsetFiller
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.testing.kafka import KafkaCluster

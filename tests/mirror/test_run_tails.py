@@ -10,8 +10,8 @@ import pytest
 from simpleconsumer.dialect import BatchHead
 from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.mirror.errors import AnotherWriter
-from zkconsumer.mirror.lane_events import SEQUENCES
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
+from zkconsumer.mirror.lanes.lane_events import SEQUENCES
 from zkconsumer.mirror.run_tails import changes, described_tail, tail_start
 
 LANE = Lane("c", TopicPartition("t", 0), TopicPartition("t", 0))

@@ -8,8 +8,8 @@ import pytest
 
 from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.mirror.errors import StateUnreadable
-from zkconsumer.mirror.lane_events import Run
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord, decoded
+from zkconsumer.mirror.lanes.lane_events import Run
 
 LANE = Lane("source-id", TopicPartition("clicks", 3), TopicPartition("old.clicks", 3))
 ID = ProducerId(4711, 0)

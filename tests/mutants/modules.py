@@ -74,7 +74,7 @@ TESTS: Final[dict[str, list[str]]] = {
         f"{_MEMBER}delivery_pauses.py",
     ],
     "zkconsumer/member/leaving.py": [f"{_MEMBER}leaving.py"],
-    "zkconsumer/mirror/lane.py": ["tests/mirror/test_lane_machine.py", "tests/mirror/test_lanes_simulated.py"],
+    "zkconsumer/mirror/lanes/lane.py": ["tests/mirror/test_lane_machine.py", "tests/mirror/test_lanes_simulated.py"],
     "zkconsumer/offsets/offset_records.py": [f"{_OFFSETS}offset_records.py", f"{_OFFSETS}start_offsets.py"],
     "zkconsumer/offsets/commit_batch.py": _STORE,
     "zkconsumer/offsets/member_offsets.py": _STORE,

@@ -21,7 +21,7 @@ from simpleconsumer.types import FetchRequest, TopicPartition
 from zkconsumer.mirror.compared_records import Side, hash_of
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import LaneMap
-from zkconsumer.mirror.plain_lane import first_difference, what_is_wrong
+from zkconsumer.mirror.lanes.plain_lane import first_difference, what_is_wrong
 from zkconsumer_error import ErrorCode
 
 _WINDOWS: Final = (16, 128, 1_024, 8_192)

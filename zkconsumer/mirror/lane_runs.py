@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import ProducerId, TopicPartition
 from zkconsumer.mirror.errors import StateUnreadable
-from zkconsumer.mirror.lane_events import Run as Numbering
+from zkconsumer.mirror.lanes.lane_events import Run as Numbering
 
 _FORMAT: Final = 1
 

@@ -14,8 +14,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zkconsumer.mirror.copier import LaneFigures
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.lane_settings import LaneFigures
 from zkconsumer.mirror.mirror_process import Mirror
 
 _LANE: Final = ("mirror", "topic", "partition", "target_topic")

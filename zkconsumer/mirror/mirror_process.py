@@ -26,17 +26,18 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import KafkaConsumerConfig
 from zkconsumer.errors import ReadFailed
-from zkconsumer.mirror.copier import LaneCopier, LaneFigures, LaneSettings
+from zkconsumer.mirror.copier import LaneCopier
 from zkconsumer.mirror.errors import LaneStuck, MirrorRefused, MirrorUnfinished
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.lane_settings import LaneFigures, LaneSettings
 from zkconsumer.mirror.lane_source import SourcePool
-from zkconsumer.mirror.mirror_plan import TopicPlan
 from zkconsumer.mirror.pieces import BatchLimits
 from zkconsumer.mirror.reports import lane_states
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.slot_claims import SlotClaims
 from zkconsumer.mirror.state_log import StateLog
-from zkconsumer.mirror.topic_copies import TopicCopies
+from zkconsumer.mirror.topics.mirror_plan import TopicPlan
+from zkconsumer.mirror.topics.topic_copies import TopicCopies
 from zkconsumer.polling.poller import Poller
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from simpleconsumer.errors import BrokenFraming, MessageError, broker_error
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.mirror.errors import BatchRefused, RecordRefused
 from zkconsumer.mirror.lane_runs import Lane
-from zkconsumer.mirror.plan_findings import is_compacted
+from zkconsumer.mirror.topics.plan_findings import is_compacted
 from zkconsumer_error import ErrorCode
 
 _SIZE_CODES: Final = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))

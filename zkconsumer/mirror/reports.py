@@ -17,9 +17,9 @@ from typing import Any
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.mirror.compared_records import entry_record
-from zkconsumer.mirror.copier import lag_in_ms
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
+from zkconsumer.mirror.lane_settings import lag_in_ms
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.topic_reader.topic_reader import read_topic

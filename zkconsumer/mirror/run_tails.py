@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.dialect import BatchHead
 from zkconsumer.mirror.errors import AnotherWriter
-from zkconsumer.mirror.lane_events import SEQUENCES
 from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, RunRecord
+from zkconsumer.mirror.lanes.lane_events import SEQUENCES
 
 _IS_CONTROL: Final = 32
 

@@ -26,10 +26,10 @@ from zkconsumer.cluster.zookeeper_connection import ClusterSilent, read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.mirror.compared_records import Side
-from zkconsumer.mirror.copier import SETTLE_S
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS
 from zkconsumer.mirror.lane_runs import Lane
+from zkconsumer.mirror.lane_settings import SETTLE_S
+from zkconsumer.mirror.lanes.lane import FORGOTTEN_AFTER_MS
 from zkconsumer.producer.sending.broker_thread import new_producer_id
 
 _ANSWER_S: Final = 10.0

@@ -35,9 +35,9 @@ from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.pieces import LogSpan, log_spans
 from zkconsumer.mirror.reports import lane_maps, read_log
 from zkconsumer.mirror.sides import Both, MirrorSettings, opened_target
-from zkconsumer.mirror.source_samples import node_settings, source_settings
 from zkconsumer.mirror.state_log import read_leaves, read_runs
-from zkconsumer.mirror.topic_settings import overrides
+from zkconsumer.mirror.topics.source_samples import node_settings, source_settings
+from zkconsumer.mirror.topics.topic_settings import overrides
 
 _AT_A_TIME: Final = 4
 _WAIT_S: Final = 0.5

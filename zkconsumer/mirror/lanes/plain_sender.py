@@ -33,8 +33,8 @@ from simpleconsumer.types import Broker, Buffer, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.errors import BatchRefused, LaneClosed, LaneStopped, LaneStuck, MirrorRefused
-from zkconsumer.mirror.lane_sender import Leaders
-from zkconsumer.mirror.plain_lane import QUIET_S, LogEndWatch
+from zkconsumer.mirror.lanes.lane_sender import Leaders
+from zkconsumer.mirror.lanes.plain_lane import QUIET_S, LogEndWatch
 from zkconsumer_error import ErrorCode
 
 FRESH_S: Final = 5.0

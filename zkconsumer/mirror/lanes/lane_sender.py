@@ -1,4 +1,4 @@
-"""Sends the batches of one lane to the leader of its partition: the sockets and clocks of `zkconsumer.mirror.lane`.
+"""Sends the batches of one lane to the leader of its partition: the sockets and clocks of the machine in `lane.py`.
 
 Each request has one batch of one partition, as brokers refuse several. The leader is asked for the end of its log and
 for its last batch on each connection, and from Kafka 2.8 on for the producer, before anything is sent there.
@@ -32,8 +32,8 @@ from simpleconsumer.errors import SimpleConsumerError, Throttled
 from simpleconsumer.types import ActiveProducer, Broker, Buffer, FetchRequest, ProducerId, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.mirror.errors import LaneClosed, LaneStopped, LaneStuck
-from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS, LaneMachine
-from zkconsumer.mirror.lane_events import (
+from zkconsumer.mirror.lanes.lane import FORGOTTEN_AFTER_MS, LaneMachine
+from zkconsumer.mirror.lanes.lane_events import (
     Action,
     Answered,
     Connect,

@@ -25,7 +25,9 @@ from zkconsumer.admin import Admin, BrokerAdmin, TopicRefused
 from zkconsumer.admin.topics.topic_nodes import read_brokers
 from zkconsumer.mirror.compared_records import record_at
 from zkconsumer.mirror.errors import HeadersRefused
-from zkconsumer.mirror.plan_findings import (
+from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.state_log import read_runs
+from zkconsumer.mirror.topics.plan_findings import (
     Sample,
     Way,
     foreign_finding,
@@ -35,10 +37,8 @@ from zkconsumer.mirror.plan_findings import (
     offset_findings,
     way_of,
 )
-from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.source_samples import samples, source_replicas, source_settings, target_settings
-from zkconsumer.mirror.state_log import read_runs
-from zkconsumer.mirror.topic_settings import (
+from zkconsumer.mirror.topics.source_samples import samples, source_replicas, source_settings, target_settings
+from zkconsumer.mirror.topics.topic_settings import (
     COPIED,
     accepted_settings,
     broker_defaults,

@@ -21,11 +21,11 @@ from zkconsumer.admin import AdminError, TopicRefused
 from zkconsumer.filters import Whitelist
 from zkconsumer.mirror.errors import MirrorRefused
 from zkconsumer.mirror.lane_runs import Lane
-from zkconsumer.mirror.mirror_loops import TopicOrigins
-from zkconsumer.mirror.mirror_plan import Planner, TopicPlan, admin_of
-from zkconsumer.mirror.partition_numbers import PartitionNumbers
 from zkconsumer.mirror.sides import Both, MirrorSettings
-from zkconsumer.mirror.source_samples import source_settings
+from zkconsumer.mirror.topics.mirror_loops import TopicOrigins
+from zkconsumer.mirror.topics.mirror_plan import Planner, TopicPlan, admin_of
+from zkconsumer.mirror.topics.partition_numbers import PartitionNumbers
+from zkconsumer.mirror.topics.source_samples import source_settings
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The state machine of a lane: which batches of a producer go to the leader of a partition, and which are stored.
 
-Pure: it takes events and returns actions. `zkconsumer.mirror.lane_sender` has sockets and clocks.
+Pure: it takes events and returns actions. `zkconsumer.mirror.lanes.lane_sender` has sockets and clocks.
 
 While the leader knows a producer id, its sequence number is a compare-and-set on the end of the log: offset and number
 rise together in a run, so a batch is stored at its own offset or not at all. A leader may forget the id. Rules, and
@@ -58,7 +58,7 @@ from zkconsumer.mirror.errors import (
     MisplacedBatch,
     NumberRefused,
 )
-from zkconsumer.mirror.lane_events import (
+from zkconsumer.mirror.lanes.lane_events import (
     SEQUENCES,
     Action,
     Answered,

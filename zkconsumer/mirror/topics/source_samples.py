@@ -23,9 +23,9 @@ from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPa
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.mirror.compared_records import Side
-from zkconsumer.mirror.plan_findings import Sample
 from zkconsumer.mirror.sides import Both
-from zkconsumer.mirror.topic_settings import overrides
+from zkconsumer.mirror.topics.plan_findings import Sample
+from zkconsumer.mirror.topics.topic_settings import overrides
 
 log = logging.getLogger(__name__)
 

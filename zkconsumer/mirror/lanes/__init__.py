@@ -1,0 +1,1 @@
+"""Lanes: batches under given numbers, each stored once, in one partition of the target."""

@@ -1,0 +1,1 @@
+"""Finds the topics of a mirror, judges them, and makes them on the target."""
