@@ -24,21 +24,19 @@ from typing import Any, Final
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import EARLIEST, LATEST
-from simpleconsumer.dialect import encode_producer_batch
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.errors import PartitionStopped, ReadFailed
 from zkconsumer.mirror.errors import LaneStuck
 from zkconsumer.mirror.lane_runs import decoded
 from zkconsumer.mirror.sides import Both, MirrorSettings
+from zkconsumer.mirror.state_log import store_state
 from zkconsumer.topic_reader.topic_reader import read_topic
-from zkconsumer_error import ErrorCode
 
 log = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
-_ALL_REPLICAS: Final = -1
 _SLOT: Final = 0
 """The partition of the state topic that has the announcements."""
 _STORE_S: Final = 5.0
@@ -170,27 +168,16 @@ class TopicOrigins:
 
     def _store(self, rows: list[tuple[bytes, bytes]]) -> None:
         name = TopicPartition(self._settings.state_topic, _SLOT)
-        now_ms = int(time.time() * 1000)
-        batch = encode_producer_batch([([(*row, (), now_ms) for row in rows], (0.0,))], "none", 0.0)
         deadline = time.monotonic() + _STORE_S
         while True:
             try:
-                self._store_once(name, batch)
+                store_state(self._both.target, name, rows)
                 return
             except (SimpleConsumerError, ClusterSilent) as error:
                 if time.monotonic() > deadline:
                     reason = f"the origins of topics could not be stored: {error}"
                     raise LaneStuck(name, _STORE_S, reason) from error
                 time.sleep(_RETRY_S)
-
-    def _store_once(self, name: TopicPartition, batch: bytes) -> None:
-        leader = self._both.target.cluster.leaders([name]).get(name)
-        if leader is None:
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, *name)
-        with self._both.target.connect(leader) as client:
-            [answer] = client.produce_sets({name: batch}, acks=_ALL_REPLICAS)
-        if answer.error_code:
-            raise BrokerError(answer.error_code, *name)
 
 
 def _encoded(topic: str, cluster: str, clusters: Collection[str]) -> tuple[bytes, bytes]:
