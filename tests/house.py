@@ -135,7 +135,7 @@ def _more_than_once(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 
 MOST: Final[dict[str, float]] = {
     "files": 564,
-    "lines of code": 82760,
+    "lines of code": 82800,
     "folders with more than 25 files": 0,
     "files with fewer than 40 lines of code": 33,
     "imports and __all__, in percent of the code": 10.1,

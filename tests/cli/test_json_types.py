@@ -51,7 +51,7 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
                "replication equal_by_leaf not_proved target_messages"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
-    ({FLAG, NULL}, "stored offsets_in_kafka"),
+    ({FLAG, NULL}, "stored offsets_in_kafka guarded"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
              "offsets warnings producers lines values versions lost silent unread "
              "assigned formats headers acls to_create to_delete unchanged acls_created acls_deleted filters holes "

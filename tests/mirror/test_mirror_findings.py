@@ -18,7 +18,7 @@ from zkconsumer.mirror.mirror_metrics import MirrorCollector
 from zkconsumer.mirror.mirror_process import Mirror
 from zkconsumer.mirror.refused_records import refused_record
 from zkconsumer.mirror.sides import MirrorSettings
-from zkconsumer.mirror.topics.plan_findings import Sample, keyless_findings, notes_of, way_of
+from zkconsumer.mirror.topics.plan_findings import Sample, guard_notes, keyless_findings, notes_of, way_of
 from zkconsumer.mirror.topics.topic_settings import accepted_settings
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "OPERATIONS.md"
@@ -113,6 +113,18 @@ def test_notes_name_both_sides_and_nothing_is_noted_of_what_is_not_known() -> No
     assert notes({}, {"compression.type": "gzip"}, head(10, codec="gzip")) == []
     assert notes({}, {"compression.type": "uncompressed"}, head(10)) == []
     assert len(notes({}, {"compression.type": "gzip"}, head(10))) == 1
+
+
+def test_first_records_that_brokers_forget_are_told_with_the_number_of_partitions() -> None:
+    def sample(partition: int, oldest_ms: int | None) -> Sample:
+        return Sample(TopicPartition("clicks", partition), (), 1, None, oldest_ms)
+
+    assert guard_notes("clicks", [], 1_000) == []
+    assert guard_notes("clicks", [sample(0, None), sample(1, 1_000)], 1_000) == []
+    [old] = guard_notes("clicks", [sample(0, None), sample(1, 999), sample(2, 1_000)], 1_000)
+    assert "topic clicks are older than brokers keep producers (in 1 of 2 partitions" in old
+    [without] = guard_notes("clicks", [sample(0, -1)], 1_000)
+    assert "topic clicks have no times (in 1 of 1 partition" in without
 
 
 def test_only_copied_settings_that_are_refused_are_left_out() -> None:

@@ -32,8 +32,9 @@ from tests.interop.scrapes import scraped, value
 from zkconsumer import Producer, ProducerConfig
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.mirror import mirror_process
+from zkconsumer.mirror.audit.lane_audit import audit
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.mirror_process import Mirror
+from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings, TopicRules
 from zkconsumer.mirror.topics.mirror_loops import TopicOrigins
@@ -106,6 +107,29 @@ def test_the_lag_in_time_of_records_without_times_is_unknown_and_not_0(
     Mirror(settings).run()
     [row] = json.loads(run_command(command(settings, "--json", verb="status")).stdout)["partitions"]
     assert (row["lag"], row["lag_ms"]) == (0, 0)
+
+
+@pytest.mark.parametrize("pins_producers", [False, True], ids=["unpinned", "pinned"])
+def test_lanes_whose_producer_is_forgotten_are_told_by_plan_status_and_audit(
+    source: KafkaCluster, target: KafkaCluster, topic: str, pins_producers: bool
+) -> None:
+    source.create_topic(topic)
+    settings = settings_of(topic, source, target, topic, until_end=True, pins_producers=pins_producers)
+    send_rows(source, topic, (b"k", b"old"), time_ms=int(time.time() * 1000) - 72 * HOUR_MS)
+    [planned] = plan(settings)
+    assert ["unguarded" in note for note in planned.notes] == [] if pins_producers else [True]
+    Mirror(settings).run()
+    assert [each.is_guarded for each in mirror_status(settings)] == [pins_producers]
+    assert [each.is_guarded for each in audit(settings)] == [pins_producers]
+    assert [each.is_guarded for each in audit(settings, target_only=True)] == [pins_producers]
+    shown = run_command(command(settings, verb="status")).stdout
+    assert re.search(rf"BEHIND +GUARDED .*\n.* 0 s +{'yes' if pins_producers else 'no'} ", shown), shown
+    [row] = json.loads(run_command(command(settings, "--json", verb="audit")).stdout)["partitions"]
+    assert row["guarded"] is pins_producers
+    send(source, topic, numbered(0, 10))
+    Mirror(settings).run()
+    assert [each.is_guarded for each in mirror_status(settings)] == [True]
+    assert ("unguarded" in run_command(command(settings, verb="audit")).stdout) is False
 
 
 def test_a_running_mirror_tells_the_age_of_what_it_has_in_hand(

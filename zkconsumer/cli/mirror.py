@@ -240,9 +240,11 @@ def status_of_mirror(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps({"partitions": [_state_json(state) for state in states]}))
     else:
         rows = [[*_lane_cells(state.lane), cell(state.position), cell(state.source_end), cell(state.lag),
-                 _age(state.lag_ms), str(state.runs), str(len(state.holes))] for state in states]  # fmt: skip
-        headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "BEHIND", "RUNS", "HOLES"]
-        print_table(headers, rows, right=range(2, 8), marked=[i for i, each in enumerate(states) if each.lag is None])
+                 _age(state.lag_ms), _guard_text(state.is_guarded), str(state.runs), str(len(state.holes))]
+                for state in states]  # fmt: skip
+        headers = ["SOURCE", "TARGET", "POSITION", "END", "LAG", "BEHIND", "GUARDED", "RUNS", "HOLES"]
+        unknown = [index for index, each in enumerate(states) if each.lag is None]
+        print_table(headers, rows, right=(2, 3, 4, 5, 7, 8), marked=unknown)
         _say_what_old_targets_promise(settings)
     if any(state.lag != 0 for state in states):
         raise click.exceptions.Exit(1)
@@ -391,7 +393,7 @@ def _state_json(state: LaneProgress) -> dict[str, Any]:
     return {
         **_lane_json(state.lane), "offset": state.position, "earliest": state.source_start,
         "latest": state.source_end, "target_latest": state.target_end, "lag": state.lag,
-        "lag_ms": state.lag_ms, "run_count": state.runs,
+        "lag_ms": state.lag_ms, "guarded": state.is_guarded, "run_count": state.runs,
         "holes": [{"start": first, "end": end, "cause": cause} for first, end, cause in state.holes],
     }  # fmt: skip
 
@@ -412,6 +414,9 @@ def _print_audit(found: Sequence[LaneAudit], unproved: int, target_only: bool) -
         for gap in [one for one in each.ranges if one.state.value == "not_proved"][:_MOST_GAPS] if target_only else ():
             print_problem(f"{each.lane.place}: offsets {gap.first} to {gap.end - 1} of the source, from offset "
                           f"{gap.target_first} of the target: no leaf has these records")  # fmt: skip
+    unguarded = sum(each.is_guarded is False for each in found)
+    if unguarded:
+        click.echo(f"{count_of(unguarded, 'partition')} unguarded: brokers do not know who wrote the last records")
     if all(each.is_equal for each in found):
         if unproved:
             click.echo(f"nothing differs; {count_of(unproved, 'record')} cannot be proved without the source")
@@ -428,12 +433,16 @@ def _hour_text(start_ms: int | None) -> str:
         return str(start_ms)
 
 
+def _guard_text(is_guarded: bool | None) -> str:
+    return cell(None) if is_guarded is None else "yes" if is_guarded else "no"
+
+
 def _audit_json(found: LaneAudit) -> dict[str, Any]:
     return {
         **_lane_json(found.lane), "equal": found.records, "equal_by_leaf": found.by_leaves,
         "different": found.different, "not_proved": found.only_target,
         "deleted_at_source": found.by_leaves + found.only_target, "deleted_on_target": found.only_source,
-        "to_be_copied": found.not_copied,
+        "to_be_copied": found.not_copied, "guarded": found.is_guarded,
         "differences": [
             {"offset": each.source_offset, "target_offset": each.target_offset, "reason": each.what}
             for each in found.differences

@@ -12,17 +12,22 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.errors import MessageError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.mirror.compared_records import entry_record
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
+from zkconsumer.mirror.compared_records import Side, entry_record, record_at
 from zkconsumer.mirror.errors import MirrorRefused
-from zkconsumer.mirror.lane_runs import Lane, LaneMap, Stretch
+from zkconsumer.mirror.lane_runs import Lane, LaneMap, RunCause, Stretch
 from zkconsumer.mirror.lane_settings import lag_in_ms
 from zkconsumer.mirror.sides import Both, MirrorSettings
 from zkconsumer.mirror.state_log import read_runs
 from zkconsumer.topic_reader.topic_reader import read_topic
+
+_OF_TRANSACTIONS: Final = (RunCause.MARKER, RunCause.ABORTED, RunCause.TAKEN)
+"""What follows a marker of `--pin-producers`."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class LaneProgress:
         runs: How many runs it has.
         holes: The offsets of the source that are not copied, with their causes: first, end, cause.
         lag_ms: How old the oldest record is that is not copied, by its own time. 0 only without a lag; None: not known.
+        is_guarded: Whether the target's brokers know the producer, and so refuse repeats; None: not known.
     """
 
     lane: Lane
@@ -47,6 +53,7 @@ class LaneProgress:
     runs: int
     holes: tuple[tuple[int, int, str], ...] = ()
     lag_ms: int | None = None
+    is_guarded: bool | None = None
 
     @property
     def lag(self) -> int | None:
@@ -76,7 +83,34 @@ def lane_states(both: Both, settings: MirrorSettings) -> list[LaneProgress]:
     states = [
         _state(both, lane, found, sources[lane.source], targets[lane.target]) for lane, found in sorted(maps.items())
     ]
+    states = [
+        dataclasses.replace(each, is_guarded=guard_of(both.target, settings, maps[each.lane], each.target_end))
+        for each in states
+    ]
     return [_with_lag(settings, each) for each in states]
+
+
+def guard_of(target: Side, settings: MirrorSettings, runs: LaneMap, target_end: int | None) -> bool | None:
+    """Return whether the target's brokers know the producer of a lane, by the time of its last record.
+
+    They know it as well for a day after a transaction. Those before Kafka 0.11 know none.
+
+    Returns:
+        None: The last record cannot be read, or nothing was copied.
+    """
+    if settings.target_zookeeper is not None:
+        return False
+    if not target_end or not runs.runs:
+        return None
+    if runs.runs[-1].cause in _OF_TRANSACTIONS:
+        return True
+    try:
+        last = record_at(target, runs.lane.target, target_end - 1)
+    except (SimpleConsumerError, MessageError, ClusterSilent):
+        return None
+    if last is None:
+        return None
+    return (last.timestamp_ms or -1) >= time.time() * 1000 - settings.forgotten_after_ms
 
 
 def _with_lag(settings: MirrorSettings, state: LaneProgress) -> LaneProgress:

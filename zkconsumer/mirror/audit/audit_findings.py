@@ -139,6 +139,7 @@ class LaneAudit:
         leaves: By the offsets of the source.
         ranges: What is known of which offsets; the first 1,000.
         hours: The records of both logs by their own times, if that was asked for.
+        is_guarded: As of `LaneProgress`.
     """
 
     lane: Lane
@@ -152,6 +153,7 @@ class LaneAudit:
     leaves: list[Leaf] = field(default_factory=list)
     ranges: list[AuditRange] = field(default_factory=list)
     hours: list[HourCount] = field(default_factory=list)
+    is_guarded: bool | None = None
 
     @property
     def is_equal(self) -> bool:

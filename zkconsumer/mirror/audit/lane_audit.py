@@ -33,7 +33,7 @@ from zkconsumer.mirror.lane_leaves import LeafPart, chosen
 from zkconsumer.mirror.lane_runs import Lane, LaneMap
 from zkconsumer.mirror.lane_source import LaneSource, SourcePool
 from zkconsumer.mirror.pieces import LogSpan, log_spans
-from zkconsumer.mirror.reports import lane_maps, read_log
+from zkconsumer.mirror.reports import guard_of, lane_maps, read_log
 from zkconsumer.mirror.sides import Both, MirrorSettings, opened_target
 from zkconsumer.mirror.state_log import read_leaves, read_runs
 from zkconsumer.mirror.topics.source_samples import node_settings, source_settings
@@ -132,6 +132,12 @@ class _Logs:
 
 
 def _audit_lane(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], parts: list[LeafPart]) -> LaneAudit:
+    found = _compared(logs, runs, target_bounds, parts)
+    found.is_guarded = guard_of(logs.target, logs.settings, runs, target_bounds[1])
+    return found
+
+
+def _compared(logs: _Logs, runs: LaneMap, target_bounds: tuple[int, int], parts: list[LeafPart]) -> LaneAudit:
     lane = runs.lane
     if lane.is_counted:
         return _audit_counted(logs, runs, target_bounds)

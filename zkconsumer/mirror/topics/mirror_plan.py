@@ -31,6 +31,7 @@ from zkconsumer.mirror.topics.plan_findings import (
     Sample,
     Way,
     foreign_finding,
+    guard_notes,
     is_compacted,
     keyless_findings,
     notes_of,
@@ -230,6 +231,9 @@ class Planner:
         of_source = {**facts.source_defaults, **source_settings(self._both, plan.source)}
         sets_times = self._settings.sets_times
         notes += notes_of(plan.source, plan.target, of_source, in_force, last, sets_times=sets_times)
+        if self._both.has_numbers and not (sets_times or self._settings.pins_producers):
+            first = samples(self._both.source, names[:_MOST_SAMPLES], None)
+            notes += guard_notes(plan.source, first, int(time.time() * 1000) - self._settings.forgotten_after_ms)
         way = way_of(last, sets_times=sets_times, takes_zstd=facts.takes_zstd)
         return dataclasses.replace(plan, settings=settings, findings=tuple(findings), notes=tuple(notes), way=way)
 

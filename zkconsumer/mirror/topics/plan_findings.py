@@ -28,12 +28,14 @@ class Sample(NamedTuple):
         heads: Of the record batches, without markers of transactions; none for messages of older formats.
         records: How many records were decoded.
         keyless: The offset of the first of them without a key; None if each has one.
+        oldest_ms: The smallest time of them; -1 if one has no time, None if there are none.
     """
 
     name: TopicPartition
     heads: tuple[BatchHead, ...]
     records: int
     keyless: int | None
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,25 @@ def notes_of(
             "batches are copied whole"
         )
     return notes
+
+
+def guard_notes(topic: str, first: Sequence[Sample], oldest_ms: int) -> list[str]:
+    """Return what says that brokers of the target will not know who has written the first records of a topic.
+
+    Args:
+        topic: Of the source.
+        first: Samples of the starts of its partitions.
+        oldest_ms: Brokers forget the producers of records with smaller times.
+    """
+    times = [each.oldest_ms for each in first if each.oldest_ms is not None]
+    old = sum(time_ms < oldest_ms for time_ms in times)
+    if not old:
+        return []
+    why = "have no times" if min(times) < 0 else "are older than brokers keep producers"
+    return [
+        f"records of topic {topic} {why} (in {old} of {count_of(len(times), 'partition')} that were looked at): they "
+        "are copied unguarded; --pin-producers or --timestamps target guards them"
+    ]
 
 
 def _codecs(found: Sequence[Sample]) -> set[str]:

@@ -82,15 +82,17 @@ def _of_large(client: SimpleConsumer, dialect: Dialect, request: FetchRequest) -
 
 def _sample(dialect: Dialect, request: FetchRequest, found: FetchedPartition) -> Sample:
     name = TopicPartition(request.topic, request.partition)
-    records, keyless = 0, None
+    records, keyless, oldest_ms = 0, None, None
     try:
         for message in dialect.decode_messages(found.message_set, *name, request.offset):
             records += 1
+            time_ms = -1 if message.timestamp_ms is None else message.timestamp_ms
+            oldest_ms = time_ms if oldest_ms is None else min(oldest_ms, time_ms)
             if message.key is None and keyless is None:
                 keyless = message.offset
     except (MessageError, BrokenFraming) as error:  # the copying will stop there, and say why
         log.info("mirror: a record of %s/%s cannot be read: %s", *name, error)
-    return Sample(name, tuple(_heads(dialect, found.message_set)), records, keyless)
+    return Sample(name, tuple(_heads(dialect, found.message_set)), records, keyless, oldest_ms)
 
 
 def _heads(dialect: Dialect, data: bytes | memoryview) -> Iterator[BatchHead]:
