@@ -33,7 +33,7 @@ from zkconsumer import Producer, ProducerConfig
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.mirror import mirror_process
 from zkconsumer.mirror.audit.lane_audit import audit
-from zkconsumer.mirror.errors import MirrorRefused
+from zkconsumer.mirror.errors import LaneStuck, MirrorRefused
 from zkconsumer.mirror.mirror_process import Mirror, plan
 from zkconsumer.mirror.reports import mirror_status
 from zkconsumer.mirror.sides import Both, MirrorSettings, TopicRules
@@ -68,6 +68,17 @@ def send_rows(cluster: KafkaCluster, topic: str, *rows: tuple[bytes | None, byte
     with Producer(ProducerConfig(metadata_broker_list=servers_of(cluster), request_required_acks=-1)) as producer:
         for key, value in rows:
             producer.send(topic, value, key=key, partition=0, timestamp_ms=time_ms)
+
+
+def test_a_mirror_that_is_to_end_says_why_it_cannot_start(
+    source: KafkaCluster, target: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_process, "_FIRST_LOOK_S", 8.0)
+    settings = settings_of(topic, source, target, topic, until_end=True)
+    target.create_topic(settings.state_topic, config={"cleanup.policy": "compact", "max.message.bytes": 100})
+    send(source, topic, numbered(0, 10))
+    with pytest.raises(LaneStuck, match=r"the origins of topics could not be stored: .*code 10"):
+        Mirror(settings).run()
 
 
 # -- lag in time -------------------------------------------------------------------------------------------------------

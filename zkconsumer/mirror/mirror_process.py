@@ -46,6 +46,8 @@ _LOOK_S: Final = 10.0
 _SESSION_MS: Final = 6000
 """So soon the slots of a process that was killed go to others; brokers allow no less by default."""
 _CHECK_S: Final = 2.0
+_FIRST_LOOK_S: Final = 120.0
+"""So long a mirror that is to end waits for its first look at the topics."""
 _CLOSE_S: Final = 2.0
 _POLL_S: Final = 0.2
 _LEAVE_S: Final = 10.0
@@ -161,6 +163,7 @@ class _OwnedSlots:
         self._pool = pool
         self._states: dict[int, StateLog] = {}
         self._looked_at = self._checked_at = float("-inf")
+        self._first_look_by = time.monotonic() + _FIRST_LOOK_S
         self._lanes: list[Lane] | None = None
         self._ends: dict[Lane, int] = {}
         self._incarnations: dict[str, str] = {}
@@ -213,6 +216,8 @@ class _OwnedSlots:
             lanes = self._copies.lanes()
             self._incarnations.update(self._both.incarnations(sorted({lane.source.topic for lane in lanes})))
         except (ClusterSilent, SimpleConsumerError, RebalanceError, LaneStuck) as error:
+            if self._lanes is None and self._mirror.settings.until_end and time.monotonic() > self._first_look_by:
+                raise  # it would wait for ever: no lane runs that could fail
             log.warning("mirror: the topics cannot be looked up now: %s", error)
             return
         self._lanes = lanes
