@@ -72,7 +72,9 @@ def test_each_record_is_copied_once_over_networks_that_are_cut(pins: bool) -> No
         proxies = [*proxied(stack, source), *proxied(stack, target)]
         settings = settings_of("over-the-net", source, target, topic, pins_producers=pins)
         rate = COUNT * SIZE_BYTES / CUTS_S / 2
-        arguments = command(settings, "--whitelist", topic, "--rate", str(int(rate)), *more)
+        arguments = command(
+            settings, "--whitelist", topic, "--rate", str(int(rate)), "--replication-factor", "2", *more
+        )
         processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
         stack.callback(lambda: [process.kill() for process in processes])
         deadline = Deadline(CUTS_S)

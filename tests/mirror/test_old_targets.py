@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -69,6 +70,12 @@ def end_at(target: KafkaCluster, topic: str, partition: int = 0) -> int:
             return int(client.get_offsets_before(topic, partition, LATEST)[0])
     except (BrokerError, SimpleConsumerError, KeyError):
         return -1
+
+
+def in_sync(target: KafkaCluster, topic: str) -> set[int]:
+    """The replicas of partition 0 that may lead."""
+    data, _ = target.client.get(f"/brokers/topics/{topic}/partitions/0/state")
+    return set(json.loads(data)["isr"])
 
 
 def test_a_topic_is_made_and_copied_and_the_same_command_goes_on(pair: Any, topic: str) -> None:
@@ -170,10 +177,12 @@ def test_brokers_of_the_target_that_are_killed_while_it_copies_cost_no_record_an
     source = kafka_clusters("3.9.2", 1)
     source.create_topic(topic)
     with KafkaCluster(version, 2, settings={"replica.lag.time.max.ms": 3000}) as target:
+        target.create_topic(topic, assignment={0: [0, 1]})
         with running(old(topic, source, target, topic, rate_bytes=100_000)) as mirror:
             send(source, topic, numbered(0, 8_000, 200))
             for at in (1_000, 3_000, 5_000):
                 wait_until(lambda at=at: end_at(target, topic) >= at, WAIT_S, f"{at} records", state=mirror.figures)
+                wait_until(lambda: in_sync(target, topic) == {0, 1}, WAIT_S, "a replica that can lead")
                 victim = target.leader(topic, 0)
                 target.kill(victim)
                 wait_until(lambda victim=victim: target.leader(topic, 0) not in (None, victim), WAIT_S, "a new leader")
@@ -221,6 +230,7 @@ def test_leaders_and_processes_that_are_frozen_and_go_on_repeat_nothing(
     source.create_topic(topic)
     send(source, topic, numbered(0, 12_000, 200))
     with KafkaCluster(version, 2, settings={"replica.lag.time.max.ms": 3000}) as target:
+        target.create_topic(topic, assignment={0: [0, 1]})
         settings = old(topic, source, target, topic)
         arguments = command(settings, "--whitelist", topic, "--slots", "1", "--rate", "50000")
         processes = [subprocess.Popen(arguments, stderr=subprocess.DEVNULL) for _ in range(2)]
@@ -442,7 +452,8 @@ def test_the_commands_name_the_target_by_its_zookeeper_and_say_what_is_promised(
     planned = run_command(command(settings, "--whitelist", topic, verb="plan"))
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "retention.ms=3600000" in planned.stdout
-    assert "min.compaction.lag.ms" not in planned.stdout, "Kafka 0.8 does not know it"
+    assert "min.compaction.lag.ms=" not in planned.stdout, "Kafka 0.8 does not know it"
+    assert "is made without min.compaction.lag.ms, which the target refuses" in planned.stdout
     ran = run_command(command(settings, "--whitelist", topic, "--until-end"))
     assert ran.returncode == 0, ran.stderr
     state = run_command(command(settings, verb="status"))
