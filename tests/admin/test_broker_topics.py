@@ -22,6 +22,7 @@ from zkconsumer.cli.program import program
 from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
+from zkconsumer.testing.waiting import wait_until
 
 NOT_CONTROLLER = 41
 
@@ -319,7 +320,9 @@ def test_the_same_words_with_a_zookeeper(generation: str) -> None:
         found = admin.set_topic("clicks", {"retention.ms": 5000})
         [change] = found.changes
         assert (change.name, change.old_value, change.new_value) == ("retention.ms", "1000", "5000")
-        assert cluster.registry.topics()["clicks"].config == {"retention.ms": "5000"}
+        wait_until(
+            lambda: cluster.registry.topics()["clicks"].config == {"retention.ms": "5000"}, 30, "brokers to know it"
+        )
         with pytest.raises(TopicRefused, match=r"retention\.mss"):
             admin.set_topic("clicks", {"retention.mss": 5000})
         cluster.produce("clicks", [b"a", b"b"], partition=0)
